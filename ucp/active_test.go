@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
@@ -161,7 +162,7 @@ func TestActive_Kept(t *testing.T) {
 }
 
 func TestActive_Errors(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect()
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).connect()
 	_, err := p.a.ep.SendActive(1, make([]byte, MaxActiveHeader+1), nil, nil)
 	require.ErrorIs(t, err, ucs.ErrTooLong)
 	r, err := p.a.ep.SendActive(1, nil, []byte{1}, &OpParams{Mem: p.a.mem})
@@ -202,7 +203,7 @@ func TestActive_CanceledCredit(t *testing.T) {
 func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 	for _, first := range []string{"keep", "close"} {
 		t.Run(first+" first", func(t *testing.T) {
-			p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
+			p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).connect().warm()
 			var kept *ActiveMessage
 			p.b.w.OnActive(3, func(m *ActiveMessage) {
 				if first == "keep" {
@@ -236,7 +237,7 @@ func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 
 // TestActive_KeptTwiceReturnsCreditOnce: a message returns its credit once, however often it was kept.
 func TestActive_KeptTwiceReturnsCreditOnce(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).connect().warm()
 	var kept []*ActiveMessage
 	p.b.w.OnActive(3, func(m *ActiveMessage) { kept = append(kept, m.Keep(), m.Keep()) })
 	for range 2 {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -56,7 +57,7 @@ func TestMessages_LaneOfPuts(t *testing.T) {
 
 // TestNewEP_AddressWithExtraBytes: bytes after the end of an address are ignored.
 func TestNewEP_AddressWithExtraBytes(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	for i := range 3 {
 		ep, err := p.b.w.NewEP(append(p.a.w.Address(), byte(i)), EPConfig{})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
@@ -75,7 +76,7 @@ func (p *pair) everyKind() (reqs []*Request) {
 func TestWireupTimeout_FailsAllOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 7 * time.Second
-		p, _ := fakePair(t, Config{WireupTimeout: limit}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{WireupTimeout: limit}, faketp.LikeRC(), faketp.LikeUD())
 		failures := 0
 		p.connect()
 		p.a.ep.onError = func(*EP, error) { failures++ }
@@ -107,7 +108,7 @@ func TestWireupTimeout_FailsAllOperations(t *testing.T) {
 // TestWireupTimeout_OtherEPsContinue: only the EP of the silent peer fails.
 func TestWireupTimeout_OtherEPsContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFabric(likeRC(), likeUD())
+		f := faketp.New(faketp.LikeRC(), faketp.LikeUD())
 		set := tlsets.Set{Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
 		p := newPair(t, set, Config{WireupTimeout: 5 * time.Second}).connect().warm()
 		q := newPair(t, set, Config{})
@@ -132,7 +133,7 @@ func TestWireupTimeout_OtherEPsContinue(t *testing.T) {
 // handles the reply late.
 func TestWireupTimeout_SlowPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
 		require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestWireupTimeout_SlowPeer(t *testing.T) {
 // TestWireupTimeout_RareProgress: a worker that rarely makes progress detects the timeout too.
 func TestWireupTimeout_RareProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
 		require.NoError(t, err)
@@ -166,7 +167,7 @@ func TestWireupTimeout_RareProgress(t *testing.T) {
 // TestWireupTimeout_Never: with inf an operation waits without a timeout.
 func TestWireupTimeout_Never(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{WireupTimeout: config.Infinite}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{WireupTimeout: config.Infinite}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
 		require.NoError(t, err)
@@ -187,7 +188,7 @@ func TestWireup_MessageLost(t *testing.T) {
 	for _, lose := range []string{"request", "reply", "ack"} {
 		t.Run(lose, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, f := fakePair(t, Config{}, likeRC(), likeUD())
+				p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 				p.connect()
 				r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
 				require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestWireup_MessageLost(t *testing.T) {
 				for k, name := range []string{"request", "reply", "ack"} {
 					turns[k].spin()
 					if name == lose {
-						f.dropArrivals()
+						f.DropArrivals()
 					}
 				}
 				sleepWith(2*firstPause, &p.a, &p.b)
@@ -211,24 +212,15 @@ func TestWireup_MessageLost(t *testing.T) {
 	}
 }
 
-// dropArrivals drops the messages that have arrived and were not handled.
-func (f *fabric) dropArrivals() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, i := range f.ifaces {
-		i.rx = nil
-	}
-}
-
 // TestClose_DeadlineOfAStoppedPeer: if the peer receives nothing, so that the DISCONNECT cannot be sent, Close
 // completes at its deadline, and so does the EP.
 func TestClose_DeadlineOfAStoppedPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := fakePair(t, Config{WireupTimeout: 5 * time.Second}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{WireupTimeout: 5 * time.Second}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect().warm()
 		p.idle()
-		ud := f.ifaceOf(&p.a, 1)
-		ud.stuck = true
+		ud := f.IfaceOf(0, 1)
+		ud.Stuck = true
 		r, err := p.a.ep.Close(CloseFlush)
 		require.NoError(t, err)
 		require.NotNil(t, r)
@@ -238,14 +230,14 @@ func TestClose_DeadlineOfAStoppedPeer(t *testing.T) {
 		p.sleepAlone(time.Millisecond)
 		assert.NoError(t, ended(t, r))
 		assert.Zero(t, p.a.w.eps.Len())
-		ud.stuck = false
+		ud.Stuck = false
 	})
 }
 
 // TestAlarm_NoTimerWithoutHandshake: no timer runs for connected EPs.
 func TestAlarm_NoTimerWithoutHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect().warm()
 		p.idle()
 		time.Sleep(time.Hour)
@@ -279,7 +271,7 @@ func TestWireupTimeout_OfTheEnvironment(t *testing.T) {
 
 // TestAlarm_ChecksConnectedEPsOnly: the alarm does not check EPs that have no connection or are closed.
 func TestAlarm_ChecksConnectedEPsOnly(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	const idle, used = 100, 3
 	for range idle {
 		_, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})

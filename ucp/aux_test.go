@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 )
 
 // auxPair has two transports that carry handshakes; fud is better.
-func auxPair(t *testing.T) (*pair, *fabric) {
-	slow := likeTCP()
-	slow.latency = 10 * likeUD().latency
-	p, f := fakePair(t, Config{WireupTimeout: time.Minute}, likeRC(), likeUD(), slow)
+func auxPair(t *testing.T) (*pair, *faketp.Fabric) {
+	slow := faketp.LikeTCP()
+	slow.Latency = 10 * faketp.LikeUD().Latency
+	p, f := fakePair(t, Config{WireupTimeout: time.Minute}, faketp.LikeRC(), faketp.LikeUD(), slow)
 	return p.connect(), f
 }
 
@@ -27,7 +28,7 @@ func (x *end) breakAux(st ucs.Status) {
 			continue
 		}
 		if ep := e.link.carrier.(*conn.AM).EP(); ep != nil {
-			ep.(*fakeEP).fail(st)
+			ep.(*faketp.EP).Fail(st)
 		}
 	}
 }
@@ -61,9 +62,9 @@ func TestAux_FallsBack(t *testing.T) {
 				if who == "responder" {
 					p.a.spin()
 				}
-				f.failNext("new ep fud", ucs.ErrNoMemory)
+				f.FailNext("new ep fud", ucs.ErrNoMemory)
 				p.checkConnects(t, r)
-				assert.Empty(t, f.fail, "it was tried")
+				assert.Empty(t, f.Failures, "it was tried")
 			})
 		})
 	}
@@ -82,7 +83,7 @@ func TestAux_BreaksAtAnyStep(t *testing.T) {
 				for k := range at + 1 {
 					turns[k].spin()
 				}
-				f.dropArrivals()
+				f.DropArrivals()
 				turns[at].breakAux(ucs.StatusTimedOut)
 				p.checkConnects(t, r)
 			})
@@ -125,10 +126,10 @@ func TestAux_NextHandshakeUsesTheBest(t *testing.T) {
 		p, f := auxPair(t)
 		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
 		require.NoError(t, err)
-		f.failNext("new ep fud", ucs.ErrNoMemory)
+		f.FailNext("new ep fud", ucs.ErrNoMemory)
 		p.checkConnects(t, r)
-		f.failNext("new ep fud", ucs.ErrNoMemory)
+		f.FailNext("new ep fud", ucs.ErrNoMemory)
 		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-		assert.Empty(t, f.fail, "the DISCONNECT has tried it")
+		assert.Empty(t, f.Failures, "the DISCONNECT has tried it")
 	})
 }

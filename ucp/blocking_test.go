@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -46,7 +47,7 @@ func (p *pair) blockingForms() []blockingForm {
 // TestBlocking_LocksBeforePost: a blocking call locks the worker before it posts. Another goroutine that closes the
 // worker during the call waits until the call returns.
 func TestBlocking_LocksBeforePost(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeSM())
+	p, f := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect().warm()
 	var recvs []*Request
 	for range 3 {
@@ -63,7 +64,7 @@ func TestBlocking_LocksBeforePost(t *testing.T) {
 	})
 	p.serve()
 	posts := 0
-	f.ifaceOf(&p.a, 0).posting = func() {
+	f.IfaceOf(0, 0).Posting = func() {
 		posts++
 		assert.True(t, p.a.w.engine.Turn.Taken())
 	}
@@ -78,7 +79,7 @@ func TestBlocking_LocksBeforePost(t *testing.T) {
 // worker at any time.
 func TestBlocking_ClosedAnytime(t *testing.T) {
 	for range testenv.Rounds(50, 1000) {
-		p, _ := fakePair(t, Config{}, likeSM())
+		p, _ := fakePair(t, Config{}, faketp.LikeSM())
 		p.connect().warm()
 		p.serve()
 		forms := p.blockingForms()

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 )
@@ -64,8 +65,8 @@ func (c *memCarrier) Idle() bool   { return len(c.wait) == 0 }
 func (c *memCarrier) Close()       { c.wait, c.err = nil, nil }
 
 // carried is a pair over frc whose handshakes do not use fud.
-func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *fabric) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *faketp.Fabric) {
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	for _, w := range []*Worker{p.a.w, p.b.w} {
 		w.carrier = func(e *EP) conn.Carrier {
 			c := &memCarrier{e: e, to: p.b.w}
@@ -92,8 +93,8 @@ func TestCarrier_NotActiveMessages(t *testing.T) {
 			require.NoError(t, p.finish(p.a.ep.Put([]byte{9}, p.a.key.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
 			assert.Equal(t, byte(9), p.b.mem.Bytes()[0])
-			assert.Equal(t, 2, f.eps, "one at each side, of frc")
-			assert.Zero(t, f.sent, "active messages")
+			assert.Equal(t, 2, f.EPsOpened, "one at each side, of frc")
+			assert.Zero(t, f.Sent, "active messages")
 			c, err := p.a.ep.Close(CloseFlush)
 			require.NoError(t, p.finish(c, err))
 			p.until(func() bool { return p.a.w.eps.Len()+p.b.w.eps.Len() == 0 })

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -223,7 +224,7 @@ func overShared(s *SharedWorker, ep *EP, key *RKey) (x traffic) {
 }
 
 func TestSharedWorker_ContextCanceled(t *testing.T) {
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{})
 	p.connect()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()

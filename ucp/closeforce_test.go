@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -17,17 +18,17 @@ func TestClose_ForceAfterFlush(t *testing.T) {
 		op   func(p *pair) (*Request, error)
 	}{
 		{"get", func(p *pair) (*Request, error) {
-			p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i.frozen = true
+			p.a.ep.lane(wireup.RMA).EP.(*faketp.EP).Iface.Frozen = true
 			return p.a.ep.Get(make([]byte, 9000), p.b.mem.Addr(), p.a.key, nil)
 		}},
 		{"put", func(p *pair) (*Request, error) { // completes, and its flush does not
-			p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i.frozen = true
+			p.a.ep.lane(wireup.RMA).EP.(*faketp.EP).Iface.Frozen = true
 			return p.a.ep.Put(make([]byte, 100), p.b.mem.Addr(), p.a.key, nil)
 		}},
 		{"message", func(p *pair) (*Request, error) { return p.a.ep.TagSend(1, make([]byte, memLen), nil) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+			p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 			p.connect().warm()
 			r, err := tc.op(p)
 			require.NoError(t, err)

@@ -7,18 +7,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // replyWaits makes a handler of b close the EP of an RTS while the iface is full: the reply that rejects the RTS waits
 // for resources.
-func replyWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
-	p, f = fakePair(t, Config{}, likeSM())
+func replyWaits(t *testing.T) (p *pair, f *faketp.Fabric, sent, closing *Request) {
+	p, f = fakePair(t, Config{}, faketp.LikeSM())
 	p.both().warm()
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.b.key.Addr(), p.b.key, nil)))
 	p.b.w.OnActive(1, func(m *ActiveMessage) {
-		for range f.kinds[0].depth {
-			assert.NoError(t, releaseRequest(p.b.ep.Put(make([]byte, fakeBcopy), p.b.key.Addr(), p.b.key, nil)))
+		for range f.Kinds[0].Depth {
+			assert.NoError(t, releaseRequest(p.b.ep.Put(make([]byte, faketp.MaxBcopy), p.b.key.Addr(), p.b.key, nil)))
 		}
 		var err error
 		closing, err = m.From.Close(CloseFlush)
@@ -50,7 +51,7 @@ func TestClose_WaitsForReply(t *testing.T) {
 // TestClose_ReplyDroppedWithWorker: a reply that waits for resources is dropped when the worker closes.
 func TestClose_ReplyDroppedWithWorker(t *testing.T) {
 	p, f, sent, closing := replyWaits(t)
-	f.ifaceOf(&p.b, 0).stuck = true
+	f.IfaceOf(1, 0).Stuck = true
 	for range 100 {
 		p.step()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -298,7 +299,7 @@ func TestActive_RecvDataTwice(t *testing.T) {
 
 // TestActive_RecvDataGivenUp: the Unpacker of a canceled receive gets no more data, and its Finish is called.
 func TestActive_RecvDataGivenUp(t *testing.T) {
-	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{RndvThresh: 1}).connect().warm()
+	p := newPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), Config{RndvThresh: 1}).connect().warm()
 	to := &drain{t: t, most: listLen}
 	var recv *Request
 	p.b.w.OnActive(5, func(m *ActiveMessage) {
@@ -553,7 +554,7 @@ func TestUnpacker_ClosesAndRejects(t *testing.T) {
 // TestTag_UnpackerCloses: an Unpacker may close the EP of an announced message. It gets no more data, and the next
 // receive does not see the state of this one.
 func TestTag_UnpackerCloses(t *testing.T) {
-	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
 		for _, mode := range []CloseMode{CloseFlush, CloseForce} {
 			t.Run(fmt.Sprintf("%s/%d", set.Name, mode), func(t *testing.T) {
 				p := newPair(t, set, Config{RndvThresh: 1}).connect()

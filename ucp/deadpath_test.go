@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -20,12 +21,12 @@ var whyDead = map[string]error{
 }
 
 // deadFirst is a pair with two devices of one class. The better one cannot reach the peer, for a given reason.
-func deadFirst(t *testing.T, cfg Config, why error, first fakeKind) (*pair, *fabric) {
-	first.name, first.dials = "fdead", true
-	second := likeTCP()
-	second.latency, second.dials = 10*likeUD().latency, true
+func deadFirst(t *testing.T, cfg Config, why error, first faketp.Kind) (*pair, *faketp.Fabric) {
+	first.Name, first.Dials = "fdead", true
+	second := faketp.LikeTCP()
+	second.Latency, second.Dials = 10*faketp.LikeUD().Latency, true
 	p, f := fakePair(t, cfg, first, second)
-	f.dead["fdead"] = why
+	f.Dead["fdead"] = why
 	return p.connect(), f
 }
 
@@ -34,13 +35,13 @@ func deadFirst(t *testing.T, cfg Config, why error, first fakeKind) (*pair, *fab
 func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 	for name, why := range whyDead {
 		t.Run(name, func(t *testing.T) {
-			p, f := deadFirst(t, Config{}, why, likeTCP())
+			p, f := deadFirst(t, Config{}, why, faketp.LikeTCP())
 			require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(100, 1), nil)))
 			got := make([]byte, 100)
 			require.NoError(t, p.finish(p.b.w.TagRecv(got, 1, exact, nil, nil)))
 			requireBytes(t, pattern(100, 1), got)
 			p.until(func() bool { return p.a.ep.link.conn.Quiet() && p.b.peerEP(t).link.conn.Quiet() })
-			tried := f.opened["fdead"]
+			tried := f.Opened["fdead"]
 
 			require.NoError(t, p.finish(p.a.ep.Put(pattern(600, 2), p.a.key.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
@@ -57,7 +58,7 @@ func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 				require.NoError(t, p.finish(sent, nil))
 				requireBytes(t, pattern(long, 3), got)
 			}
-			assert.Equal(t, tried, f.opened["fdead"], "endpoints over the dead device")
+			assert.Equal(t, tried, f.Opened["fdead"], "endpoints over the dead device")
 			assert.Equal(t, "ftcp", p.a.ep.lane(wireup.AM).Iface.kind())
 			assert.Zero(t, counters(p.a.w)["worker.failed_eps"]+counters(p.b.w)["worker.failed_eps"])
 			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
@@ -70,8 +71,8 @@ func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 func TestDeadPath_None(t *testing.T) {
 	for name, why := range whyDead {
 		t.Run(name, func(t *testing.T) {
-			p, f := deadFirst(t, Config{}, why, likeTCP())
-			f.dead["ftcp"] = ucs.ErrUnreachable
+			p, f := deadFirst(t, Config{}, why, faketp.LikeTCP())
+			f.Dead["ftcp"] = ucs.ErrUnreachable
 			err := p.finish(p.a.ep.TagSend(1, pattern(100, 1), nil))
 			if err == nil {
 				err = p.flush()
@@ -91,8 +92,8 @@ func TestDeadPath_Fetches(t *testing.T) {
 	for _, scheme := range []string{"get_zcopy", "put_zcopy", "am", "auto"} {
 		for name, why := range whyDead {
 			t.Run(scheme+"/"+name, func(t *testing.T) {
-				first := likeTCP()
-				first.caps &^= uct.CapAMBcopy
+				first := faketp.LikeTCP()
+				first.Caps &^= uct.CapAMBcopy
 				p, _ := deadFirst(t, Config{RndvScheme: scheme}, why, first)
 				const long = 100_000
 				for k := range 3 {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -31,11 +32,11 @@ func TestEndOrder(t *testing.T) {
 	for _, set := range []struct {
 		name  string
 		cfg   Config
-		kinds []fakeKind
+		kinds []faketp.Kind
 	}{
-		{"rc+ud", Config{}, []fakeKind{likeRC(), likeUD()}},
-		{"tcp, fragments", Config{RndvScheme: "am"}, []fakeKind{likeTCP()}},
-		{"sm, tupleq", Config{TagProto: tagProtoTupleq}, []fakeKind{likeSM()}},
+		{"rc+ud", Config{}, []faketp.Kind{faketp.LikeRC(), faketp.LikeUD()}},
+		{"tcp, fragments", Config{RndvScheme: "am"}, []faketp.Kind{faketp.LikeTCP()}},
+		{"sm, tupleq", Config{TagProto: tagProtoTupleq}, []faketp.Kind{faketp.LikeSM()}},
 	} {
 		for _, how := range endings {
 			for _, connected := range []bool{true, false} {
@@ -94,11 +95,11 @@ var endings = []struct {
 		x.close("b", &x.b, CloseFlush)
 	}},
 	{"a fails", true, func(x *endOrder) { x.a.ep.fail(ucs.StatusTimedOut, ucs.ErrTimedOut, nil) }},
-	{"a's lane fails", false, func(x *endOrder) { x.lane(&x.a).fail(ucs.StatusTimedOut) }},
-	{"b's lane fails", false, func(x *endOrder) { x.lane(&x.b).fail(ucs.StatusTimedOut) }},
+	{"a's lane fails", false, func(x *endOrder) { x.lane(&x.a).Fail(ucs.StatusTimedOut) }},
+	{"b's lane fails", false, func(x *endOrder) { x.lane(&x.b).Fail(ucs.StatusTimedOut) }},
 	{"b is killed", false, func(x *endOrder) {
-		for _, i := range x.f.ifaces[len(x.f.ifaces)/2:] {
-			i.kill()
+		for _, i := range x.f.Ifaces[len(x.f.Ifaces)/2:] {
+			i.Kill()
 		}
 	}},
 	{"a's worker closes", true, func(x *endOrder) { require.NoError(x.t, x.a.w.Close()) }},
@@ -111,12 +112,12 @@ var endings = []struct {
 // endOrder is a pair of workers and what their callers observe.
 type endOrder struct {
 	*pair
-	f     *fabric
+	f     *faketp.Fabric
 	kept  *ActiveMessage
 	lines []string
 }
 
-func newEndOrder(t *testing.T, cfg Config, kinds []fakeKind) *endOrder {
+func newEndOrder(t *testing.T, cfg Config, kinds []faketp.Kind) *endOrder {
 	p, f := fakePair(t, cfg, kinds...)
 	x := &endOrder{pair: p.connect(), f: f}
 	for name, e := range map[string]*end{"a": &x.a, "b": &x.b} {
@@ -170,9 +171,9 @@ func (x *endOrder) close(name string, e *end, mode CloseMode) {
 }
 
 // lane returns the endpoint of the messages of an end.
-func (x *endOrder) lane(e *end) *fakeEP {
+func (x *endOrder) lane(e *end) *faketp.EP {
 	for l := range e.ep.link.lanes.All {
-		if f, ok := e.ep.link.lanes.All[l].EP.(*fakeEP); ok {
+		if f, ok := e.ep.link.lanes.All[l].EP.(*faketp.EP); ok {
 			return f
 		}
 	}
@@ -181,8 +182,8 @@ func (x *endOrder) lane(e *end) *fakeEP {
 
 // freeze makes the transports of both ends stop or continue.
 func (x *endOrder) freeze(frozen bool) {
-	for _, i := range x.f.ifaces {
-		i.frozen = frozen
+	for _, i := range x.f.Ifaces {
+		i.Frozen = frozen
 	}
 }
 

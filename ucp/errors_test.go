@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -32,7 +33,7 @@ func requireOneLine(t testing.TB, err error, op string) {
 // TestErrors_Texts compares the errors that users of a connection see.
 func TestErrors_Texts(t *testing.T) {
 	peerOf := func(p *pair) string { return fmt.Sprintf("to worker %#x", p.b.w.net.addr.UUID()) }
-	lost := func(p *pair) { p.a.ep.lane(0).EP.(*fakeEP).fail(ucs.StatusConnReset) }
+	lost := func(p *pair) { p.a.ep.lane(0).EP.(*faketp.EP).Fail(ucs.StatusConnReset) }
 	for _, tc := range []struct {
 		name string
 		do   func(p *pair) error
@@ -99,7 +100,7 @@ func TestErrors_Texts(t *testing.T) {
 		}, "ucp: get 200 bytes PEER: request canceled", []error{ucs.ErrCanceled}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+			p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 			p.connect().warm()
 			p.idle()
 			err := tc.do(p)
@@ -124,12 +125,12 @@ func TestErrors_OfConnecting(t *testing.T) {
 		{"handshake", []string{"new ep fud"}, "ucp: put 8 bytes PEER: handshake: fud fake0:1: out of memory"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			second := likeRC()
-			second.name, second.latency = "frd", 2*second.latency
-			p, f := fakePair(t, Config{}, likeRC(), second, likeUD())
+			second := faketp.LikeRC()
+			second.Name, second.Latency = "frd", 2*second.Latency
+			p, f := fakePair(t, Config{}, faketp.LikeRC(), second, faketp.LikeUD())
 			p.connect()
 			for _, what := range tc.fails {
-				f.failNext(what, ucs.ErrNoMemory)
+				f.FailNext(what, ucs.ErrNoMemory)
 			}
 			err := p.finish(p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil))
 			require.ErrorIs(t, err, ucs.ErrNoMemory)
@@ -170,13 +171,13 @@ func TestErrors_OfSetUp(t *testing.T) {
 	_, err := NewContext(Config{}, brokenComponent{}, brokenComponent{})
 	requireOneLine(t, err, "no transport is left")
 	assert.Contains(t, err.Error(), "no device today")
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
-	f.noReg = true
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+	f.NoReg = true
 	_, err = p.a.ctx.MemMap(make([]byte, 8))
 	require.ErrorIs(t, err, ucs.ErrUnsupported)
 	require.NotContains(t, err.Error(), "\n")
-	far := likeRC()
-	far.device = "elsewhere"
+	far := faketp.LikeRC()
+	far.Device = "elsewhere"
 	q, _ := fakePair(t, Config{}, far)
 	_, err = p.a.w.NewEP(q.b.w.Address(), EPConfig{})
 	requireOneLine(t, err, "new endpoint to worker 0x")
@@ -186,7 +187,7 @@ func TestErrors_OfSetUp(t *testing.T) {
 // TestAtomics_RejectsInvalid: a fetching atomic without a result buffer, and one at an unaligned address, is rejected and
 // changes nothing, also if the transport has the operation.
 func TestAtomics_RejectsInvalid(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	p.idle()
 	ep, key := p.a.ep, p.a.key
@@ -215,7 +216,7 @@ func TestAtomics_RejectsInvalid(t *testing.T) {
 
 // TestBlocking_OfAClosedWorker: each blocking call returns that the worker is closed.
 func TestBlocking_OfAClosedWorker(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect().warm()
 	p.idle()
 	require.NoError(t, p.a.w.Close())

@@ -2,11 +2,9 @@ package ucp
 
 import (
 	"fmt"
-
-	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
-// Tests of package ucp_test use the following of the inside: checks of requests, and transports in memory.
+// Tests of package ucp_test use the following of the inside: checks of requests.
 
 // AwaitBuffers permits an abandoned blocking call of the worker to wait for its buffer as long as a test may take: the
 // threads of the other end may be stopped for longer than ucs.RevokeLimit.
@@ -20,6 +18,3 @@ func CheckPool(w *Worker) error {
 	}
 	return nil
 }
-
-// FakeSets returns the sets of transports in memory.
-func FakeSets() []tlsets.Set { return fakeSets() }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -23,13 +24,13 @@ import (
 const laneRetry = 10 * time.Second
 
 // failedOver is a pair whose EPs use frc2 because frc has failed. b has an EP over the same connection.
-func failedOver(t testing.TB, retry time.Duration) (*pair, *fabric) {
-	return failedOverBeside(t, retry, likeUD())
+func failedOver(t testing.TB, retry time.Duration) (*pair, *faketp.Fabric) {
+	return failedOverBeside(t, retry, faketp.LikeUD())
 }
 
 // failedOverBeside is failedOver with a transport of datagrams. Messages use it if it has the lowest latency.
-func failedOverBeside(t testing.TB, retry time.Duration, datagrams fakeKind) (*pair, *fabric) {
-	p, f := fakePair(t, Config{LaneRetryInterval: retry}, likeRC(), likeRC2(), datagrams)
+func failedOverBeside(t testing.TB, retry time.Duration, datagrams faketp.Kind) (*pair, *faketp.Fabric) {
+	p, f := fakePair(t, Config{LaneRetryInterval: retry}, faketp.LikeRC(), likeRC2(), datagrams)
 	p.connect().warm()
 	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
@@ -128,7 +129,7 @@ func TestFailback_DeadPath(t *testing.T) {
 		var at []time.Duration
 		start := time.Now()
 		for n := range uint64(5) {
-			f.failNext("connect frc", ucs.ErrUnreachable)
+			f.FailNext("connect frc", ucs.ErrUnreachable)
 			for retries() == n {
 				sleepWith(time.Second, &p.a, &p.b)
 			}
@@ -164,8 +165,8 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 	p, f := failedOver(t, laneRetry)
 	p.until(p.away)
 	freeze := func(frozen bool) {
-		for _, i := range f.ifaces {
-			i.frozen = frozen && i.kind.name == "frc"
+		for _, i := range f.Ifaces {
+			i.Frozen = frozen && i.Kind.Name == "frc"
 		}
 	}
 	freeze(true)
@@ -176,7 +177,7 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 	}
 	trial := slices.IndexFunc(x.ep.laneInfos(), func(i LaneInfo) bool { return i.Trial })
 	require.GreaterOrEqual(t, trial, 0)
-	x.ep.link.lanes.All[x.ep.laneInfos()[trial].Number].EP.(*fakeEP).fail(st)
+	x.ep.link.lanes.All[x.ep.laneInfos()[trial].Number].EP.(*faketp.EP).Fail(st)
 	p.check(t)
 	p.until(p.away)
 	freeze(false)
@@ -255,7 +256,7 @@ func (m *moveTraffic) step(t require.TestingT, class int) {
 		keep(m.x.ep.StreamSend(data, nil))
 	case 5:
 		m.puts++
-		data := make([]byte, 3*fakeBcopy) // needs several calls
+		data := make([]byte, 3*faketp.MaxBcopy) // needs several calls
 		binary.LittleEndian.PutUint64(data, uint64(m.puts))
 		require.NoError(t, m.x.ep.Fence())
 		keep(m.x.ep.Put(data, m.x.key.Addr(), m.x.key, nil))
@@ -389,7 +390,7 @@ func TestFailback_BreaksAgain(t *testing.T) {
 			}
 			for i := range x.ep.link.lanes.All {
 				if y := &x.ep.link.lanes.All[i]; y.EP != nil && !y.Retired && y.Iface.kind() == kind {
-					y.EP.(*fakeEP).fail(ucs.StatusIOError)
+					y.EP.(*faketp.EP).Fail(ucs.StatusIOError)
 					last = kind
 				}
 			}
@@ -479,9 +480,9 @@ func TestFailback_NoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := failedOver(t, laneRetry)
 		p.until(p.away)
-		f.failNext("new ep fud", ucs.ErrUnreachable)
+		f.FailNext("new ep fud", ucs.ErrUnreachable)
 		sleepWith(laneRetry+time.Second, &p.a, &p.b)
-		assert.Empty(t, f.fail, "the trial could not send anything")
+		assert.Empty(t, f.Failures, "the trial could not send anything")
 		require.True(t, p.away())
 		sleepWith(3*laneRetry, &p.a, &p.b)
 		p.until(func() bool { return p.backOn("frc") })
@@ -495,8 +496,8 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 	for _, side := range []string{"own", "peer"} {
 		t.Run(side, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow := likeUD()
-				slow.latency *= 10
+				slow := faketp.LikeUD()
+				slow.Latency *= 10
 				p, _ := failedOverBeside(t, laneRetry, slow)
 				require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(8, 1), nil)))
 				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 7, 0, nil, nil)))
@@ -512,7 +513,7 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 				x := map[string]*end{"own": &p.a, "peer": &p.b}[side]
 				for n := range x.ep.link.lanes.All {
 					if y := &x.ep.link.lanes.All[n]; y.EP != nil && y.Iface.kind() == "frc2" {
-						y.EP.(*fakeEP).fail(ucs.StatusTimedOut)
+						y.EP.(*faketp.EP).Fail(ucs.StatusTimedOut)
 					}
 				}
 				for n := 0; p.a.ep.Err() == nil; n++ {

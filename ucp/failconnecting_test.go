@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -17,7 +18,7 @@ import (
 // waits for its ACK. Time does not pass in the bubble of the test: a timeout would never fire.
 func acceptsLane(t *testing.T) *pair {
 	t.Helper()
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
 	require.NoError(t, err)
@@ -36,7 +37,7 @@ func TestFailConnecting_LaneReset(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := acceptsLane(t)
 				e := p.b.peerEP(t)
-				e.link.lanes.All[0].EP.(*fakeEP).fail(st)
+				e.link.lanes.All[0].EP.(*faketp.EP).Fail(st)
 				p.idle()
 				assert.Zero(t, p.b.w.eps.Len(), "endpoints of the failed side")
 				require.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -13,25 +14,25 @@ import (
 )
 
 // likeRC2 is a second transport that connects endpoint to endpoint. It is worse than frc.
-func likeRC2() fakeKind {
-	k := likeRC()
-	k.name, k.latency = "frc2", 3*k.latency
+func likeRC2() faketp.Kind {
+	k := faketp.LikeRC()
+	k.Name, k.Latency = "frc2", 3*k.Latency
 	return k
 }
 
 // rails is a connected pair over frc, with frc2 as the second choice.
 func rails(t *testing.T) *pair {
-	p, _ := fakePair(t, Config{}, likeRC(), likeRC2(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), likeRC2(), faketp.LikeUD())
 	p.connect().warm()
 	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
 	return p
 }
 
 // breakLane makes the transport endpoint of a lane fail.
-func breakLane(e *EP, role wireup.Role, st ucs.Status) *fakeIface {
-	x := e.lane(role).EP.(*fakeEP)
-	x.fail(st)
-	return x.i
+func breakLane(e *EP, role wireup.Role, st ucs.Status) *faketp.Iface {
+	x := e.lane(role).EP.(*faketp.EP)
+	x.Fail(st)
+	return x.Iface
 }
 
 // peerEP returns the EP of a worker to its only peer.
@@ -72,8 +73,8 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
 			p := rails(t)
-			x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
-			x.i.frozen = true
+			x := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP)
+			x.Iface.Frozen = true
 			var reqs []*Request
 			bufs := make([][]byte, 8)
 			for i := range bufs {
@@ -83,8 +84,8 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 				reqs = append(reqs, r)
 			}
 			if at == "here" {
-				x.fail(ucs.StatusTimedOut)
-				x.i.frozen = false
+				x.Fail(ucs.StatusTimedOut)
+				x.Iface.Frozen = false
 			} else {
 				breakLane(p.b.peerEP(t), wireup.RMA, ucs.StatusTimedOut)
 			}
@@ -100,9 +101,9 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 					lost++
 				}
 			}
-			assert.Equal(t, likeRC().depth, lost, "the depth of the queue")
+			assert.Equal(t, faketp.LikeRC().Depth, lost, "the depth of the queue")
 			assert.Equal(t, len(reqs)-lost, moved)
-			x.i.frozen = false
+			x.Iface.Frozen = false
 			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
 			require.NoError(t, p.flush(), "once")
 			p.checkMoved(t)
@@ -116,10 +117,10 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 func TestFailover_PartlyPosted(t *testing.T) {
 	t.Run("put", func(t *testing.T) {
 		p := rails(t)
-		put, err := p.a.ep.Put(pattern(20*fakeBcopy, 3), p.a.key.Addr()+1024, p.a.key, nil)
+		put, err := p.a.ep.Put(pattern(20*faketp.MaxBcopy, 3), p.a.key.Addr()+1024, p.a.key, nil)
 		require.NoError(t, err)
 		require.Positive(t, put.off)
-		require.Less(t, put.off, 20*fakeBcopy)
+		require.Less(t, put.off, 20*faketp.MaxBcopy)
 		breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
 		require.ErrorIs(t, p.finish(put, nil), ucs.ErrTimedOut)
 		require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
@@ -127,14 +128,14 @@ func TestFailover_PartlyPosted(t *testing.T) {
 	})
 	t.Run("loop", func(t *testing.T) {
 		p := rails(t)
-		i := p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i
+		i := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP).Iface
 		var old uint64
 		loop, err := p.a.ep.AtomicFetch(uct.AtomicXor, 8, 6, &old, p.a.key.Addr()+128, p.a.key)
 		require.NoError(t, err)
-		i.hook = func() { i.stuck = true } // the first step completes, the next one waits
+		i.Hook = func() { i.Stuck = true } // the first step completes, the next one waits
 		p.a.w.Progress()
 		require.NotZero(t, loop.flags&reqQueued)
-		i.hook, i.stuck = nil, false
+		i.Hook, i.Stuck = nil, false
 		breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
 		require.NoError(t, p.finish(loop, nil))
 		assert.Equal(t, byte(6), p.b.mem.Bytes()[128])
@@ -215,8 +216,8 @@ func TestFailover_FailsTheEP(t *testing.T) {
 
 // TestFailover_AtomicsByTheTarget: if the reply to an atomic is lost with its lane, the operation fails.
 func TestFailover_AtomicsByTheTarget(t *testing.T) {
-	first, second := likeTCP(), likeTCP()
-	second.name, second.latency = "ftcp2", 2*likeUD().latency
+	first, second := faketp.LikeTCP(), faketp.LikeTCP()
+	second.Name, second.Latency = "ftcp2", 2*faketp.LikeUD().Latency
 	p, _ := fakePair(t, Config{}, first, second)
 	p.connect().warm()
 	lane := p.a.ep.lane(wireup.AM)
@@ -225,7 +226,7 @@ func TestFailover_AtomicsByTheTarget(t *testing.T) {
 	r, err := p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)
 	require.NoError(t, err)
 	p.a.w.Progress() // it is in flight
-	lane.EP.(*fakeEP).fail(ucs.StatusTimedOut)
+	lane.EP.(*faketp.EP).Fail(ucs.StatusTimedOut)
 	require.ErrorIs(t, p.finish(r, nil), ucs.ErrTimedOut)
 	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
 	require.NoError(t, p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)))

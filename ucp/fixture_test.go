@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
@@ -18,25 +19,22 @@ func init() {
 // exact is the mask of a receive that matches one tag.
 const exact = ^uint64(0)
 
-// transportSets are the sets that every test of the suite runs over.
-func transportSets() []tlsets.Set { return append(ucp.FakeSets(), tlsets.RealSets()...) }
-
 // fakes returns the set of transports in memory with a name.
 func fakes(name string) tlsets.Set {
-	sets := ucp.FakeSets()
+	sets := faketp.Sets()
 	return sets[slices.IndexFunc(sets, func(s tlsets.Set) bool { return s.Name == name })]
 }
 
 // overAll runs a test over transport sets that differ, in sweeps over all.
 func overAll(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		set.Run(t, func(t *testing.T) { f(t, ucppair.New(t, set, ucp.Config{})) })
 	}
 }
 
 // overEvery runs a test over all transport sets.
 func overEvery(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		t.Run(set.Name, func(t *testing.T) { f(t, ucppair.New(t, set, ucp.Config{})) })
 	}
 }

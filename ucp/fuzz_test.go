@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
@@ -96,9 +97,9 @@ func (m *hostileMsg) address(e *EP, waiting []uint64) {
 type victim struct {
 	t         *testing.T
 	p         *pair
-	iface     *fakeIface // of a
-	good, bad *EP        // of a
-	ask       *EP        // of b, the other end of good
+	iface     *faketp.Iface // of a
+	good, bad *EP           // of a
+	ask       *EP           // of b, the other end of good
 	answers   int
 	requests  []*Request
 }
@@ -117,9 +118,9 @@ const (
 const queuedTagOfVictim = 5
 
 func newVictim(t *testing.T) *victim {
-	p, f := fakePair(t, Config{RndvThresh: 128, EagerWindow: victimWindow}, likeTCP())
+	p, f := fakePair(t, Config{RndvThresh: 128, EagerWindow: victimWindow}, faketp.LikeTCP())
 	p.both().warm()
-	x := &victim{t: t, p: p, iface: f.ifaces[0], bad: p.a.ep}
+	x := &victim{t: t, p: p, iface: f.Ifaces[0], bad: p.a.ep}
 	var err error
 	x.good, err = p.a.w.NewEP(p.b.w.Address(), EPConfig{})
 	require.NoError(t, err)
@@ -179,7 +180,7 @@ func (x *victim) handle(m hostileMsg) {
 	if m.id == wire.AMWireup && m.how&namesEP != 0 {
 		m.body = toWorker(x.p.b.w, w, x.bad, m.body)
 	}
-	x.iface.am.Handle(m.id, m.body, nil)
+	x.iface.AM.Handle(m.id, m.body, nil)
 	w.Progress()
 }
 

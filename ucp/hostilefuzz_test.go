@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
@@ -26,7 +27,7 @@ func FuzzHostilePeer(f *testing.F) {
 		if len(b) == 0 {
 			return
 		}
-		set := fakes("like tcp", likeTCP())
+		set := faketp.Set("like tcp", faketp.LikeTCP())
 		if b[0]&1 != 0 {
 			set = tlsets.Real("sm", "sm")
 		}

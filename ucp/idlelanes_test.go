@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/wireup"
@@ -20,7 +21,7 @@ import (
 const epIdle = 10 * time.Second
 
 // idlePair is a pair whose EPs are connected in both directions, with traffic of all classes.
-func idlePair(t *testing.T, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
+func idlePair(t *testing.T, cfg Config, kinds ...faketp.Kind) (*pair, *faketp.Fabric) {
 	if cfg.EPIdleTimeout == 0 {
 		cfg.EPIdleTimeout = epIdle
 	}
@@ -28,14 +29,6 @@ func idlePair(t *testing.T, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
 	p.both()
 	p.check(t)
 	return p, f
-}
-
-// openEPs returns the number of open transport endpoints.
-func (f *fabric) openEPs() (n int) {
-	for _, i := range f.ifaces {
-		n += len(i.eps)
-	}
-	return n
 }
 
 // lanesClosed reports whether both EPs have closed their lanes because they were idle.
@@ -51,13 +44,13 @@ func (p *pair) lanesClosed() bool {
 // idleKinds are sets of transports over which lanes close.
 var idleKinds = []struct {
 	name  string
-	kinds []fakeKind
+	kinds []faketp.Kind
 }{
-	{"rc", []fakeKind{likeRC(), likeUD()}},
-	{"sm", []fakeKind{likeSM()}},
-	{"tcp", []fakeKind{likeTCP()}},
-	{"sm+rc", []fakeKind{likeSM(), likeRC(), likeUD()}},
-	{"two of rc", []fakeKind{likeRC(), likeRC2(), likeUD()}},
+	{"rc", []faketp.Kind{faketp.LikeRC(), faketp.LikeUD()}},
+	{"sm", []faketp.Kind{faketp.LikeSM()}},
+	{"tcp", []faketp.Kind{faketp.LikeTCP()}},
+	{"sm+rc", []faketp.Kind{faketp.LikeSM(), faketp.LikeRC(), faketp.LikeUD()}},
+	{"two of rc", []faketp.Kind{faketp.LikeRC(), likeRC2(), faketp.LikeUD()}},
 }
 
 // TestIdleLanes_CloseAndReopen: after the timeout no transport endpoint is open. The next operation of either side
@@ -68,12 +61,12 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, f := idlePair(t, Config{}, tc.kinds...)
 				for n := range uint64(3) {
-					require.Positive(t, f.openEPs())
+					require.Positive(t, f.OpenEPs())
 					sleepWith(epIdle-2*time.Second, &p.a, &p.b)
-					require.Positive(t, f.openEPs(), "the timeout has not passed")
+					require.Positive(t, f.OpenEPs(), "the timeout has not passed")
 					sleepWith(epIdle, &p.a, &p.b)
 					require.True(t, p.lanesClosed(), p.state())
-					require.Zero(t, f.openEPs())
+					require.Zero(t, f.OpenEPs())
 					for _, x := range []*end{&p.a, &p.b} {
 						assert.Contains(t, x.ep.Explain(), "idle: lanes closed")
 						assert.Contains(t, x.w.State(), "idle: lanes closed")
@@ -109,7 +102,7 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 // nothing changes for its peer.
 func TestIdleLanes_Never(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{EPIdleTimeout: config.Infinite}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{EPIdleTimeout: config.Infinite}, faketp.LikeRC(), faketp.LikeUD())
 		p.both().check(t)
 		_, waits := p.a.ep.deadline()
 		assert.False(t, waits)
@@ -117,13 +110,13 @@ func TestIdleLanes_Never(t *testing.T) {
 		assert.NotEmpty(t, p.a.ep.kinds())
 	})
 	synctest.Test(t, func(t *testing.T) {
-		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
 		p.b.ctx.cfg.EPIdleTimeout = 0
 		p.both().check(t)
-		sent := f.sent
+		sent := f.Sent
 		sleepWith(100*epIdle, &p.a, &p.b)
 		assert.NotEmpty(t, p.a.ep.kinds())
-		assert.Less(t, f.sent-sent, 2*12, "the pauses between its proposals grow")
+		assert.Less(t, f.Sent-sent, 2*12, "the pauses between its proposals grow")
 		p.check(t)
 		assert.Zero(t, counters(p.a.w)["worker.idle_closed_lanes"]+counters(p.b.w)["worker.idle_closed_lanes"])
 	})
@@ -134,7 +127,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 	for _, by := range []string{"put", "message", "credit"} {
 		t.Run(by, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, _ := idlePair(t, Config{}, likeRC(), likeUD())
+				p, _ := idlePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 				for n := range 40 {
 					switch by {
 					case "put":
@@ -172,7 +165,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 // TestIdleLanes_Receives: a posted receive, also of a stream, does not keep the lanes open.
 func TestIdleLanes_Receives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := idlePair(t, Config{}, likeRC(), likeUD())
+		p, _ := idlePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		tagged, stream, n := make([]byte, 100), make([]byte, 100), 0
 		r1, err := p.b.w.TagRecv(tagged, 5, exact, nil, nil)
 		require.NoError(t, err)
@@ -192,10 +185,10 @@ func TestIdleLanes_Receives(t *testing.T) {
 // TestIdleLanes_Passive: an EP without a user at the peer closes its lanes too, if the peer could connect.
 func TestIdleLanes_Passive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect().warm()
 		sleepWith(2*epIdle, &p.a, &p.b)
-		require.Zero(t, f.openEPs(), p.state())
+		require.Zero(t, f.OpenEPs(), p.state())
 		p.warm()
 		p.b.dial(t, &p.a)
 		p.check(t)
@@ -207,7 +200,7 @@ func TestIdleLanes_Passive(t *testing.T) {
 func TestIdleLanes_OneSided(t *testing.T) {
 	for _, both := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, likeSM())
+			p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, faketp.LikeSM())
 			p.both()
 			if both {
 				p.check(t)
@@ -220,9 +213,9 @@ func TestIdleLanes_OneSided(t *testing.T) {
 					require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
 					require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
 				}
-				require.Positive(t, f.openEPs())
+				require.Positive(t, f.OpenEPs())
 				sleepWith(4*epIdle, &p.a, &p.b)
-				require.Zero(t, f.openEPs(), p.state())
+				require.Zero(t, f.OpenEPs(), p.state())
 			}
 			p.check(t)
 		})
@@ -241,8 +234,8 @@ func TestIdleLanes_PeerDies(t *testing.T) {
 					p.a.ep.onError = func(_ *EP, err error) { reason = err }
 					sleepWith(2*epIdle, &p.a, &p.b)
 					require.True(t, p.lanesClosed())
-					for _, i := range f.ifaces[len(tc.kinds):] { // b's
-						i.kill()
+					for _, i := range f.Ifaces[len(tc.kinds):] { // b's
+						i.Kill()
 					}
 					if operates {
 						r, err := p.a.ep.TagSend(5, pattern(8, 1), nil)
@@ -266,7 +259,7 @@ func TestIdleLanes_PeerDies(t *testing.T) {
 func TestIdleLanes_Check(t *testing.T) {
 	for _, every := range []time.Duration{0, config.Infinite} {
 		synctest.Test(t, func(t *testing.T) {
-			p, _ := idlePair(t, Config{KeepaliveInterval: every}, likeRC(), likeUD())
+			p, _ := idlePair(t, Config{KeepaliveInterval: every}, faketp.LikeRC(), faketp.LikeUD())
 			sleepWith(10*idleCheck*epIdle, &p.a, &p.b)
 			n := counters(p.a.w)["worker.reopened_eps"]
 			if every == config.Infinite {
@@ -294,7 +287,7 @@ func TestIdleLanes_Close(t *testing.T) {
 					require.ErrorIs(t, p.b.ep.Err(), ucs.ErrPeerClosed)
 					require.NoError(t, p.finish(p.b.ep.Close(mode)))
 					p.idle()
-					require.Zero(t, f.openEPs())
+					require.Zero(t, f.OpenEPs())
 				})
 			})
 		}
@@ -304,10 +297,10 @@ func TestIdleLanes_Close(t *testing.T) {
 // TestIdleLanes_NoCarrier: if IDLE cannot be sent, the lanes stay open.
 func TestIdleLanes_NoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := idlePair(t, Config{}, likeRC(), likeUD())
-		f.failNext("new ep fud", ucs.ErrUnreachable)
+		p, f := idlePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+		f.FailNext("new ep fud", ucs.ErrUnreachable)
 		sleepWith(2*epIdle, &p.a, &p.b)
-		assert.Empty(t, f.fail, "IDLE was not sent")
+		assert.Empty(t, f.Failures, "IDLE was not sent")
 		require.NoError(t, p.a.ep.Err())
 		require.NoError(t, p.b.ep.Err())
 		p.check(t)
@@ -396,7 +389,7 @@ func TestIdleLanes_CloseAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble(t), func(rt *rapid.T) {
 			const timeout = time.Second
-			p, _ := idlePair(t, Config{EPIdleTimeout: timeout}, likeRC(), likeUD())
+			p, _ := idlePair(t, Config{EPIdleTimeout: timeout}, faketp.LikeRC(), faketp.LikeUD())
 			for range rapid.IntRange(0, 4).Draw(rt, "halves") {
 				sleepWith(timeout/2, &p.a, &p.b)
 			}

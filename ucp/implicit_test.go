@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -95,8 +96,8 @@ func TestImplicit_FullLane(t *testing.T) {
 func TestImplicit_FullLaneBreaks(t *testing.T) {
 	const n, each = 12, 300
 	p := rails(t)
-	x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
-	depth, params := likeRC().depth, &OpParams{Mem: p.a.mem}
+	x := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP)
+	depth, params := faketp.LikeRC().Depth, &OpParams{Mem: p.a.mem}
 	post := func() {
 		for i := range n {
 			buf := p.a.mem.Bytes()[i*each:][:each]
@@ -105,24 +106,24 @@ func TestImplicit_FullLaneBreaks(t *testing.T) {
 	}
 	copy(p.a.mem.Bytes(), pattern(n*each, 1))
 	clear(p.b.mem.Bytes())
-	x.i.frozen = true
+	x.Iface.Frozen = true
 	post()
 	assert.EqualValues(t, n-depth, p.a.ep.counts.unposted)
-	x.fail(ucs.StatusTimedOut)
-	x.i.frozen = false
+	x.Fail(ucs.StatusTimedOut)
+	x.Iface.Frozen = false
 	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
 	require.NoError(t, p.flush())
 	requireBytes(t, p.a.mem.Bytes()[depth*each:n*each], p.b.mem.Bytes()[depth*each:n*each])
 	requireZero(t, p.b.mem.Bytes()[:depth*each], "posted to the lane that broke")
 
-	for _, i := range x.i.f.ifaces {
-		i.frozen = true
+	for _, i := range x.Iface.Fabric.Ifaces {
+		i.Frozen = true
 	}
 	post()
 	end, err := p.a.ep.Close(CloseForce)
 	require.NoError(t, err)
-	for _, i := range x.i.f.ifaces {
-		i.frozen = false
+	for _, i := range x.Iface.Fabric.Ifaces {
+		i.Frozen = false
 	}
 	require.NoError(t, p.finish(end, nil))
 	assert.False(t, p.a.ep.busy())
@@ -152,14 +153,14 @@ func TestImplicit_Errors(t *testing.T) {
 func TestImplicit_CloseWaits(t *testing.T) {
 	for _, zcopy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("zcopy=%v", zcopy), func(t *testing.T) {
-			p, f := fakePair(t, Config{}, likeRC(), likeUD())
+			p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 			p.connect().warm()
 			var params *OpParams
 			if zcopy {
 				params = &OpParams{Mem: p.a.mem}
 			}
-			for _, i := range f.ifaces {
-				i.frozen = true
+			for _, i := range f.Ifaces {
+				i.Frozen = true
 			}
 			ep, buf := p.a.ep, p.a.mem.Bytes()[:300]
 			require.NoError(t, ep.GetImplicit(buf, p.b.mem.Addr(), p.a.key, params))
@@ -169,8 +170,8 @@ func TestImplicit_CloseWaits(t *testing.T) {
 			if end != nil {
 				assert.True(t, ep.busy() == !end.Done(), "the EP has operations after Close has completed")
 			}
-			for _, i := range f.ifaces {
-				i.frozen = false
+			for _, i := range f.Ifaces {
+				i.Frozen = false
 			}
 			require.NoError(t, p.finish(end, nil))
 			assert.False(t, ep.busy())

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
@@ -78,7 +79,7 @@ func TestInfo_Credit(t *testing.T) {
 
 // TestInfo_InFlight: Info shows where operations wait, and only while they wait.
 func TestInfo_InFlight(t *testing.T) {
-	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{}).both()
+	p := newPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), Config{}).both()
 	put, err := p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil)
 	require.NoError(t, err)
 	i := p.a.ep.Info()
@@ -115,11 +116,11 @@ func TestInfo_OfWorkerAndContext(t *testing.T) {
 
 // TestInfo_OfAFailedEP: Info has the reason of the failure.
 func TestInfo_OfAFailedEP(t *testing.T) {
-	dials := likeSM()
-	dials.dials = true
+	dials := faketp.LikeSM()
+	dials.Dials = true
 	p, f := fakePair(t, Config{}, dials)
 	p.connect()
-	f.failNext("dial fsm", ucs.ErrConnReset)
+	f.FailNext("dial fsm", ucs.ErrConnReset)
 	require.Error(t, p.finish(p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil)))
 	i := p.a.ep.Info()
 	assert.Equal(t, "failed", i.State)

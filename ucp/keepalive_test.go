@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -15,10 +16,10 @@ import (
 )
 
 // quietPair is a connected pair over a transport that detects a dead peer only by posts and checks.
-func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*pair, *fabric) {
-	rc, ud := likeRC(), likeUD()
-	rc.silent, ud.silent = true, true
-	rc.caps |= caps
+func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*pair, *faketp.Fabric) {
+	rc, ud := faketp.LikeRC(), faketp.LikeUD()
+	rc.Silent, ud.Silent = true, true
+	rc.Caps |= caps
 	p, f := fakePair(t, Config{KeepaliveInterval: every}, rc, ud)
 	p.connect().warm()
 	p.idle()
@@ -62,19 +63,19 @@ func TestKeepalive(t *testing.T) {
 				for n := range rounds {
 					p.skip(wait, &p.a, &p.b)
 					if c.after > 0 {
-						assert.Equal(t, 2*(n+1), f.checks, "each side checks once in an interval")
+						assert.Equal(t, 2*(n+1), f.Checks, "each side checks once in an interval")
 					}
 				}
 				require.NoError(t, p.a.ep.Err(), "the peer lives")
-				for _, i := range f.ifaces[len(f.ifaces)/2:] {
-					i.kill()
+				for _, i := range f.Ifaces[len(f.Ifaces)/2:] {
+					i.Kill()
 				}
 				p.skip(wait/2, &p.a)
 				assert.NoError(t, p.a.ep.Err(), "no check")
 				p.skip(wait/2, &p.a)
 				if c.after == 0 {
 					assert.NoError(t, p.a.ep.Err())
-					assert.Zero(t, f.checks)
+					assert.Zero(t, f.Checks)
 					return
 				}
 				assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
@@ -87,19 +88,19 @@ func TestKeepalive(t *testing.T) {
 func TestKeepalive_OneCheckAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := quietPair(t, 0, uct.CapCheckDevice)
-		for _, i := range f.ifaces {
-			i.frozen = true
+		for _, i := range f.Ifaces {
+			i.Frozen = true
 		}
 		for range 5 {
 			p.skip(defaultKeepalive, &p.a)
 		}
-		assert.Equal(t, 1, f.checks)
-		for _, i := range f.ifaces {
-			i.frozen = false
+		assert.Equal(t, 1, f.Checks)
+		for _, i := range f.Ifaces {
+			i.Frozen = false
 		}
 		p.skip(defaultKeepalive, &p.a)
 		p.skip(defaultKeepalive, &p.a)
-		assert.Greater(t, f.checks, 1)
+		assert.Greater(t, f.Checks, 1)
 		assert.NoError(t, p.a.ep.Err())
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -36,7 +37,7 @@ const (
 
 // lieSets are the transports of these tests. With the fake one the target executes atomics.
 func lieSets() []tlsets.Set {
-	return []tlsets.Set{fakes("like tcp", likeTCP()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", `\rc`)}
+	return []tlsets.Set{faketp.Set("like tcp", faketp.LikeTCP()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", `\rc`)}
 }
 
 func newLies(t testing.TB, set tlsets.Set, scheme string) *lies {
@@ -376,7 +377,7 @@ func TestLiar_Dial(t *testing.T) {
 // TestListen_RejectionHidesReasons: a dialer that Accept rejects gets neither the private data of the listener nor the
 // reasons why no transport reaches it, which contain device names.
 func TestListen_RejectionHidesReasons(t *testing.T) {
-	a, b := newFabric(likeTCP()), newFabric(likeSM())
+	a, b := faketp.New(faketp.LikeTCP()), faketp.New(faketp.LikeSM())
 	set := tlsets.Set{Name: "no transport in common", Open: func(testing.TB) (_, _ []uct.Component) {
 		return []uct.Component{a}, []uct.Component{b}
 	}}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -58,12 +59,12 @@ func impostures(t *testing.T, p *pair, bad *Worker) map[string][]byte {
 // made later.
 func TestImpostor_Request(t *testing.T) {
 	for _, dialed := range []bool{true, false} {
-		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		bad := p.third(p.a.ctx)
 		if dialed {
 			p.b.dial(t, &p.a)
 		}
-		eps, peers, sent := p.b.w.eps.Len(), p.b.w.peers.Len(), f.sent
+		eps, peers, sent := p.b.w.eps.Len(), p.b.w.peers.Len(), f.Sent
 		for name, msg := range impostures(t, p, bad) {
 			refused := p.b.w.stats.badMessages.Load()
 			p.b.w.handleWireup(msg, nil)
@@ -71,7 +72,7 @@ func TestImpostor_Request(t *testing.T) {
 			assert.Equal(t, refused+1, p.b.w.stats.badMessages.Load(), name)
 			assert.Equal(t, eps, p.b.w.eps.Len(), name)
 			assert.Equal(t, peers, p.b.w.peers.Len(), name)
-			assert.Equal(t, sent, f.sent, name)
+			assert.Equal(t, sent, f.Sent, name)
 		}
 		if !dialed {
 			p.b.dial(t, &p.a)
@@ -88,7 +89,7 @@ func TestImpostor_Request(t *testing.T) {
 // TestImpostor_Connected: only the peer can change or close a connection. A message with valid ids and the proof of
 // another worker is dropped.
 func TestImpostor_Connected(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.both().warm()
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
 	p.idle()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -20,9 +21,9 @@ import (
 )
 
 // fakePair is a pair over one fabric, which the test can inspect.
-func fakePair(t testing.TB, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
+func fakePair(t testing.TB, cfg Config, kinds ...faketp.Kind) (*pair, *faketp.Fabric) {
 	t.Helper()
-	f := newFabric(kinds...)
+	f := faketp.New(kinds...)
 	set := tlsets.Set{Name: "fake", Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
 	return newPair(t, set, cfg), f
 }
@@ -37,50 +38,50 @@ func (p *pair) idle() {
 }
 
 func TestNewEP_SendsAndOpensNothing(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	p.idle()
-	assert.Zero(t, f.eps, "transport endpoints")
-	assert.Zero(t, f.sent, "messages")
+	assert.Zero(t, f.EPsOpened, "transport endpoints")
+	assert.Zero(t, f.Sent, "messages")
 	assert.Nil(t, p.a.ep.link)
 
 	require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
 	assert.True(t, p.a.ep.Connected())
-	assert.Equal(t, 4, f.eps, "an rc and an auxiliary endpoint on each side")
+	assert.Equal(t, 4, f.EPsOpened, "an rc and an auxiliary endpoint on each side")
 }
 
 func TestNewEP_FlushAndFenceOfAnUnusedEP(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	require.NoError(t, p.a.ep.Fence())
 	r, err := p.a.ep.Flush()
 	assert.Nil(t, r)
 	assert.NoError(t, err)
 	p.idle()
-	assert.Zero(t, f.eps)
+	assert.Zero(t, f.EPsOpened)
 }
 
 func TestConnect_Eager(t *testing.T) {
-	p, f := fakePair(t, Config{Connect: ConnectEager}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{Connect: ConnectEager}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	p.until(p.a.ep.Connected)
 	p.idle()
-	assert.Equal(t, 4, f.eps)
+	assert.Equal(t, 4, f.EPsOpened)
 }
 
 // TestProgress_IdleIfacesAreNotPolled: after the handshake neither side polls the auxiliary transport, and a message to
 // it still arrives.
 func TestProgress_IdleIfacesAreNotPolled(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	assert.Zero(t, p.a.w.engine.Polled(), "nothing is connected")
 	p.connect().warm()
 	p.idle()
 	require.Equal(t, 1, p.a.w.engine.Polled())
 	require.Equal(t, 1, p.b.w.engine.Polled())
 	polls := func() (n int) {
-		for _, i := range f.ifaces {
-			if i.kind.name == "fud" {
-				n += i.polls
+		for _, i := range f.Ifaces {
+			if i.Kind.Name == "fud" {
+				n += i.Polls
 			}
 		}
 		return n
@@ -102,7 +103,7 @@ func TestProgress_IdleIfacesAreNotPolled(t *testing.T) {
 }
 
 func TestProgress_IdleSwitch(t *testing.T) {
-	p, _ := fakePair(t, Config{Study: Study{ProgressIdle: true}}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{Study: Study{ProgressIdle: true}}, faketp.LikeRC(), faketp.LikeUD())
 	assert.Equal(t, 2, p.a.w.engine.Polled())
 	p.connect().warm()
 	p.idle()
@@ -110,7 +111,7 @@ func TestProgress_IdleSwitch(t *testing.T) {
 }
 
 func TestKeyResolve_AtOp(t *testing.T) {
-	p, _ := fakePair(t, Config{Study: Study{KeyResolve: ResolveAtOp}}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{Study: Study{KeyResolve: ResolveAtOp}}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
 	late := (*lateKey)(key)
@@ -151,7 +152,7 @@ func TestKeyResolve_AtOp(t *testing.T) {
 
 // TestConnect_BothSidesAtOnce: two EPs that connect at the same time become one connection.
 func TestConnect_BothSidesAtOnce(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.both()
 	ra, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
 	require.NoError(t, err)
@@ -160,29 +161,29 @@ func TestConnect_BothSidesAtOnce(t *testing.T) {
 	require.NoError(t, p.finish(ra, nil))
 	require.NoError(t, p.finish(rb, nil))
 	p.idle()
-	assert.Equal(t, 4, f.eps, "one rc endpoint on each side, and the auxiliary ones")
+	assert.Equal(t, 4, f.EPsOpened, "one rc endpoint on each side, and the auxiliary ones")
 	assert.Equal(t, 1, p.a.w.eps.Len())
 	assert.Equal(t, 1, p.b.w.eps.Len())
 }
 
 // TestNewEP_AdoptsThePeersConnection: an EP to a worker that has connected already opens no transport endpoint.
 func TestNewEP_AdoptsThePeersConnection(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	p.idle()
-	before := f.eps
+	before := f.EPsOpened
 	p.b.dial(t, &p.a)
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{7}, p.a.mem.Addr(), p.b.key, nil)))
 	require.NoError(t, p.finish(p.b.ep.Flush()))
 	assert.Equal(t, byte(7), p.a.mem.Bytes()[0])
-	assert.Equal(t, before, f.eps)
+	assert.Equal(t, before, f.EPsOpened)
 	assert.Equal(t, 1, p.b.w.eps.Len())
 }
 
 // TestNewEP_AdoptedAndClosedByThePeer: an EP that has adopted the connection of the peer, and was not used, does not
 // fail when the peer closes its EP.
 func TestNewEP_AdoptedAndClosedByThePeer(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	ep, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
 	require.NoError(t, err)
@@ -225,11 +226,11 @@ func TestConnect_ManyEPsToOneWorker(t *testing.T) {
 func TestConnect_FallsBack(t *testing.T) {
 	for _, what := range []string{"new ep frc", "connect frc"} {
 		t.Run(what, func(t *testing.T) {
-			slow := likeTCP()
-			slow.latency = likeRC().latency * 10
-			p, f := fakePair(t, Config{}, likeRC(), likeUD(), slow)
+			slow := faketp.LikeTCP()
+			slow.Latency = faketp.LikeRC().Latency * 10
+			p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD(), slow)
 			p.connect()
-			f.failNext(what, ucs.ErrNoMemory)
+			f.FailNext(what, ucs.ErrNoMemory)
 			require.NoError(t, p.finish(p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
 			requireBytes(t, pattern(600, 1), p.b.mem.Bytes()[:600])
@@ -241,11 +242,11 @@ func TestConnect_FallsBack(t *testing.T) {
 // TestConnect_FallsBackAfterTheDial: a lane whose transport fails to connect at the first post is replaced too. The
 // operations that wait for it continue over the next lane, in order, and both sides report the failure.
 func TestConnect_FallsBackAfterTheDial(t *testing.T) {
-	dials, next := likeSM(), likeTCP()
-	dials.dials, next.latency = true, time.Millisecond
+	dials, next := faketp.LikeSM(), faketp.LikeTCP()
+	dials.Dials, next.Latency = true, time.Millisecond
 	p, f := fakePair(t, Config{}, dials, next)
 	p.connect()
-	f.failNext("dial fsm", ucs.ErrNoMemory)
+	f.FailNext("dial fsm", ucs.ErrNoMemory)
 	ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
 	got := make([]byte, 600)
 	var reqs []*Request
@@ -275,11 +276,11 @@ func TestConnect_FallsBackAfterTheDial(t *testing.T) {
 // TestConnect_DeadPeerFailsAtOnce: if an error says that the peer is gone, the EP fails at once.
 func TestConnect_DeadPeerFailsAtOnce(t *testing.T) {
 	for _, why := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed} {
-		dials, next := likeSM(), likeTCP()
-		dials.dials, next.latency = true, time.Millisecond
+		dials, next := faketp.LikeSM(), faketp.LikeTCP()
+		dials.Dials, next.Latency = true, time.Millisecond
 		p, f := fakePair(t, Config{}, dials, next)
 		p.connect()
-		f.failNext("dial fsm", why)
+		f.FailNext("dial fsm", why)
 		err := p.finish(p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil))
 		require.ErrorIs(t, err, why)
 		assert.ErrorIs(t, err, ucs.ErrEPFailed)
@@ -291,14 +292,14 @@ func TestConnect_DeadPeerFailsAtOnce(t *testing.T) {
 func (i *iface) kind() string { return i.attr.Resource.Transport }
 
 func TestConnect_AllTransportsFail(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	var reported error
 	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{OnError: func(_ *EP, err error) { reported = err }})
 	require.NoError(t, err)
 	key, err := ep.Unpack(p.b.mem.Pack())
 	require.NoError(t, err)
 	defer key.Close()
-	f.failNext("connect frc", ucs.ErrNoMemory)
+	f.FailNext("connect frc", ucs.ErrNoMemory)
 	assert.ErrorIs(t, p.finish(ep.Put([]byte{1}, p.b.mem.Addr(), key, nil)), ucs.ErrNoMemory)
 	assert.ErrorIs(t, ep.Err(), ucs.ErrEPFailed)
 	assert.ErrorIs(t, ep.Err(), ucs.ErrNoMemory)
@@ -347,7 +348,7 @@ func TestClose_ForceCancelsOperations(t *testing.T) {
 }
 
 func TestClose_NotifiesThePeer(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.both()
 	p.warm()
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
@@ -360,7 +361,7 @@ func TestClose_NotifiesThePeer(t *testing.T) {
 // TestPeerDies: each operation of the EP fails, in any state.
 func TestPeerDies(t *testing.T) {
 	for _, connected := range []bool{false, true} {
-		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		if connected {
 			p.warm()
@@ -380,8 +381,8 @@ func TestPeerDies(t *testing.T) {
 		}
 		add(p.a.ep.Flush())
 		add(p.a.w.Flush())
-		for _, i := range f.ifaces[2:] { // b's
-			i.kill()
+		for _, i := range f.Ifaces[2:] { // b's
+			i.Kill()
 		}
 		for _, r := range reqs {
 			for range 1000 {
@@ -431,11 +432,11 @@ func TestWorkerClose_WithWorkInFlight(t *testing.T) {
 }
 
 func TestContext_CloseWithOpenWorker(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	err := p.a.ctx.Close()
 	assert.ErrorIs(t, err, ucs.ErrBusy)
 	assert.EqualError(t, err, "ucp: close context: device is busy: close its workers first (open: 1)")
-	c, err := NewContext(Config{}, newFabric(likeSM()))
+	c, err := NewContext(Config{}, faketp.New(faketp.LikeSM()))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close(), "idempotent")
@@ -447,13 +448,13 @@ func TestContext_CloseWithOpenWorker(t *testing.T) {
 }
 
 func TestNewEP_Errors(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	for _, addr := range [][]byte{nil, []byte("garbage"), p.b.w.Address()[:20]} {
 		_, err := p.a.w.NewEP(addr, EPConfig{})
 		assert.ErrorIs(t, err, ucs.ErrInvalidAddr)
 	}
-	far := likeRC()
-	far.device = "elsewhere"
+	far := faketp.LikeRC()
+	far.Device = "elsewhere"
 	q, _ := fakePair(t, Config{}, far)
 	_, err := p.a.w.NewEP(q.b.w.Address(), EPConfig{})
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
@@ -464,7 +465,7 @@ func TestNewEP_Errors(t *testing.T) {
 // TestReceive_MalformedHandshake: malformed handshake messages do not affect a connection, and the worker stores nothing
 // for them.
 func TestReceive_MalformedHandshake(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	for _, b := range [][]byte{nil, []byte("X"), make([]byte, 100), make([]byte, 20000)} {
 		p.a.w.handleWireup(b, nil)
@@ -480,7 +481,7 @@ func TestReceive_MalformedHandshake(t *testing.T) {
 }
 
 func TestNewContext_Selection(t *testing.T) {
-	comp := func() uct.Component { return newFabric(likeRC(), likeUD(), likeSM()) }
+	comp := func() uct.Component { return faketp.New(faketp.LikeRC(), faketp.LikeUD(), faketp.LikeSM()) }
 	names := func(t *testing.T, cfg Config) []string {
 		c, err := NewContext(cfg, comp())
 		require.NoError(t, err)
@@ -584,7 +585,7 @@ func TestWorkerClose_WithoutFlush(t *testing.T) {
 // reason, and so does the EP.
 func TestLaneBreaks_OneReason(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect().warm()
 		p.idle()
 		var reqs []*Request
@@ -596,13 +597,13 @@ func TestLaneBreaks_OneReason(t *testing.T) {
 			}
 		}
 		require.NotEmpty(t, reqs)
-		lane := p.a.ep.lane(0).EP.(*fakeEP)
-		lane.fail(ucs.StatusTimedOut)
+		lane := p.a.ep.lane(0).EP.(*faketp.EP)
+		lane.Fail(ucs.StatusTimedOut)
 		if refused {
 			_, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
 			assert.ErrorIs(t, err, ucs.ErrTimedOut)
 		} else {
-			lane.i.Progress() // dispatches the pending queue
+			lane.Iface.Progress() // dispatches the pending queue
 		}
 		p.until(func() bool { return p.a.ep.Err() != nil })
 		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrTimedOut)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -197,16 +198,16 @@ func TestList_EmptyRequest(t *testing.T) {
 // TestList_LaneReplaced: if the lane breaks after a part of a list was transferred, the transfer starts again over the
 // next lane. Neither side gets an error.
 func TestList_LaneReplaced(t *testing.T) {
-	first, second := likeRC(), likeRC2()
-	first.caps &^= uct.CapAM
-	second.caps &^= uct.CapAM
+	first, second := faketp.LikeRC(), likeRC2()
+	first.Caps &^= uct.CapAM
+	second.Caps &^= uct.CapAM
 	for _, atSender := range []bool{true, false} {
 		cfg := Config{RndvScheme: putScheme, RndvThresh: 1}
 		if !atSender {
 			cfg.RndvScheme = "get_zcopy"
 		}
 		t.Run(cfg.RndvScheme, func(t *testing.T) {
-			p := newPair(t, fakes("two", first, second, likeUD()), cfg).connect().warm()
+			p := newPair(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).connect().warm()
 			mover := p.a.ep
 			if !atSender {
 				mover = p.b.peerEP(t)
@@ -215,11 +216,11 @@ func TestList_LaneReplaced(t *testing.T) {
 			}
 			data, buf := pattern(listLen, 1), make([]byte, listLen)
 			sent, recv := p.sendList(data, buf, atSender)
-			lane := mover.lane(wireup.RMA).EP.(*fakeEP)
-			lane.i.frozen = true
-			p.until(func() bool { return lane.inflight == lane.i.kind.depth })
-			lane.fail(ucs.StatusIOError)
-			lane.i.frozen = false
+			lane := mover.lane(wireup.RMA).EP.(*faketp.EP)
+			lane.Iface.Frozen = true
+			p.until(func() bool { return lane.InFlight == lane.Iface.Kind.Depth })
+			lane.Fail(ucs.StatusIOError)
+			lane.Iface.Frozen = false
 			require.NoError(t, p.finish(sent, nil))
 			require.NoError(t, p.finish(recv, nil))
 			requireBytes(t, data, buf)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
@@ -315,7 +316,7 @@ func TestDial_ContextEndsAfterAccept(t *testing.T) {
 
 // TestDial_NoListener: Dial fails at once, and the error says what to do.
 func TestDial_NoListener(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	for _, n := range networks[1:] {
 		_, err := p.a.w.Dial(t.Context(), n.network, n.address(t), DialConfig{})
 		require.ErrorIs(t, err, ucs.ErrUnreachable)
@@ -324,7 +325,7 @@ func TestDial_NoListener(t *testing.T) {
 }
 
 func TestDial_Errors(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	_, err := p.a.w.Dial(t.Context(), "unix", abstractName(), DialConfig{Private: make([]byte, MaxPrivate+1)})
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
 	_, err = p.a.w.Dial(t.Context(), "unix", "@"+strings.Repeat("x", 107), DialConfig{})
@@ -338,7 +339,7 @@ func TestDial_Errors(t *testing.T) {
 
 // TestDial_NoTransportInCommon: the listener reports the reason of each transport.
 func TestDial_NoTransportInCommon(t *testing.T) {
-	a := newPair(t, fakes("like sm", likeSM()), Config{})
+	a := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	b := newPair(t, tlsets.Real("self", "self"), Config{})
 	p := &pair{t: t, a: a.a, b: b.a}
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
@@ -374,7 +375,7 @@ func TestDial_ListenerOutOfFiles(t *testing.T) {
 }
 
 func TestListen_Errors(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	for name, tc := range map[string]struct {
 		network, address string
 		cfg              ListenConfig
@@ -400,7 +401,7 @@ func TestListen_Errors(t *testing.T) {
 
 // TestListener_Publish: dialers get the keys that are published when they connect.
 func TestListener_Publish(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	names := func() (names []string) {
 		peer, err := p.dialTo(l, DialConfig{})

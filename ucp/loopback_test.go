@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -23,7 +24,7 @@ func overLoopback(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
 
 // overOneWorker runs a test with a worker of each transport set.
 func overOneWorker(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		set.Oneself = true
 		set.Run(t, func(t *testing.T) { f(t, newPair(t, set, cfg).a.w) })
 	}
@@ -196,7 +197,7 @@ func TestLoopback_CloseMatched(t *testing.T) {
 
 // TestLoopback_CloseUnmatched: sends of messages that match no receive fail as if the peer of an EP had closed.
 func TestLoopback_CloseUnmatched(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.both()
 	apart := unmatched(t, p.a.w, p.b.w, p.a.ep, func() *EP { return p.b.from(p) })
 	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {

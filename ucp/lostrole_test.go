@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -15,9 +16,9 @@ import (
 // ownLanes is a pair with one transport for messages only, and another one for all other operations.
 func ownLanes(t *testing.T, cfg Config) *pair {
 	t.Helper()
-	oneSided := likeRC()
-	oneSided.caps &^= uct.CapAM
-	p, _ := fakePair(t, cfg, oneSided, likeUD())
+	oneSided := faketp.LikeRC()
+	oneSided.Caps &^= uct.CapAM
+	p, _ := fakePair(t, cfg, oneSided, faketp.LikeUD())
 	p.both().warm()
 	p.checkMessages(&p.a, &p.b)
 	p.checkMessages(&p.b, &p.a)
@@ -55,24 +56,24 @@ func TestLostRole_MessagesContinue(t *testing.T) {
 			p := ownLanes(t, Config{})
 			failed := false
 			p.a.ep.onError = func(*EP, error) { failed = true }
-			x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
-			x.i.frozen = true
+			x := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP)
+			x.Iface.Frozen = true
 			var reqs []*Request
-			for range 2 * likeRC().depth { // some wait for resources
+			for range 2 * faketp.LikeRC().Depth { // some wait for resources
 				r, err := p.a.ep.Get(make([]byte, 32), p.a.key.Addr(), p.a.key, nil)
 				require.NoError(t, err)
 				reqs = append(reqs, r)
 			}
 			if at == "here" {
-				x.fail(ucs.StatusTimedOut)
-				x.i.frozen = false
+				x.Fail(ucs.StatusTimedOut)
+				x.Iface.Frozen = false
 			} else {
 				breakLane(p.b.ep, wireup.RMA, ucs.StatusTimedOut)
 			}
 			for _, r := range reqs {
 				requireLost(t, p.finish(r, nil))
 			}
-			x.i.frozen = false
+			x.Iface.Frozen = false
 			_, err := p.a.ep.Put(make([]byte, 100), p.a.key.Addr(), p.a.key, nil)
 			requireLost(t, err)
 			requireLost(t, p.a.ep.AtomicPost(uct.AtomicAdd, 8, 1, p.a.key.Addr(), p.a.key))
@@ -114,17 +115,17 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 					mover = &p.a
 				}
 				p.sendTagged(t, memLen, 4)
-				e := mover.ep.lane(wireup.RMA).EP.(*fakeEP)
-				e.i.frozen, e.i.stuck = underWay, !underWay
+				e := mover.ep.lane(wireup.RMA).EP.(*faketp.EP)
+				e.Iface.Frozen, e.Iface.Stuck = underWay, !underWay
 				send, recv := p.startTagged(t, memLen, 5)
 				if underWay {
-					p.until(func() bool { return e.inflight > 0 })
-					e.fail(ucs.StatusTimedOut)
+					p.until(func() bool { return e.InFlight > 0 })
+					e.Fail(ucs.StatusTimedOut)
 				} else {
-					p.until(e.q.Blocks)
-					e.fail(ucs.StatusRemoteAccess)
+					p.until(e.Queue.Blocks)
+					e.Fail(ucs.StatusRemoteAccess)
 				}
-				e.i.frozen, e.i.stuck = false, false
+				e.Iface.Frozen, e.Iface.Stuck = false, false
 				p.checkRepeated(t, mover, send, recv)
 				p.sendTagged(t, memLen, 6)
 			})
@@ -134,9 +135,9 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 
 // TestLostRole_NoOtherLane: without another lane the EP fails, as it does when its only lane breaks.
 func TestLostRole_NoOtherLane(t *testing.T) {
-	oneSided := likeRC()
-	oneSided.caps &^= uct.CapAM
-	p, _ := fakePair(t, Config{}, oneSided, likeUD())
+	oneSided := faketp.LikeRC()
+	oneSided.Caps &^= uct.CapAM
+	p, _ := fakePair(t, Config{}, oneSided, faketp.LikeUD())
 	p.connect().warm()
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
 	p.until(func() bool { return p.a.ep.Err() != nil })

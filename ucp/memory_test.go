@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
 func TestUnpack_Errors(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	good := p.b.mem.Pack()
 	const header = 28 // bytes before the parts
@@ -33,12 +34,12 @@ func TestUnpack_Errors(t *testing.T) {
 }
 
 func TestMem_Errors(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeSM())
+	p, f := fakePair(t, Config{}, faketp.LikeSM())
 	_, err := p.a.ctx.MemMap(nil)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	_, err = p.a.ctx.MemAlloc(0)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
-	f.noReg = true
+	f.NoReg = true
 	_, err = p.a.ctx.MemMap(make([]byte, 8))
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 }
@@ -46,12 +47,12 @@ func TestMem_Errors(t *testing.T) {
 // TestMemClose_InUse: memory that a peer accesses while it closes stays registered until the access has ended. No new
 // access can begin.
 func TestMemClose_InUse(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeSM())
+	p, f := fakePair(t, Config{}, faketp.LikeSM())
 	ctx := p.a.ctx
 	before := ctx.memory.Len()
 	m, err := ctx.MemMap(make([]byte, 64))
 	require.NoError(t, err)
-	f.inside = []int{42}
+	f.Inside = []int{42}
 	for range 2 {
 		var inUse *ucs.InUseError
 		require.ErrorAs(t, m.Close(), &inUse)
@@ -60,7 +61,7 @@ func TestMemClose_InUse(t *testing.T) {
 		_, st := ctx.memory.Execute(&wire.Request{Op: uct.AtomicAdd, Size: 8, Region: regionOf(t, m), Addr: m.Addr()})
 		assert.Equal(t, ucs.StatusRemoteAccess, st)
 	}
-	f.inside = nil
+	f.Inside = nil
 	for range 2 {
 		require.NoError(t, m.Close())
 		assert.Equal(t, before, ctx.memory.Len())
@@ -75,7 +76,7 @@ func regionOf(t *testing.T, m *Mem) uint64 {
 }
 
 func TestRegions_Execute(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	ctx, m := p.b.ctx, p.b.mem
 	ro, err := ctx.MemAllocAccess(64, uct.AccessLocalWrite|uct.AccessRemoteWrite)
 	require.NoError(t, err)

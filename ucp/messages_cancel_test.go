@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucs"
 )
@@ -18,10 +19,10 @@ func canceled(t *testing.T, r *Request) {
 
 // TestMessages_CancelReturnsCredit: a canceled message returns its credit.
 func TestMessages_CancelReturnsCredit(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeTCP())
+	p, f := fakePair(t, Config{}, faketp.LikeTCP())
 	p.grown()
 	credit := p.a.ep.msgs.Credit
-	f.ifaces[0].stuck = true
+	f.Ifaces[0].Stuck = true
 	for _, n := range []int{1, 1000, 5000, 20000} {
 		r, err := p.a.ep.SendActive(1, nil, make([]byte, n), nil)
 		require.NoError(t, err)
@@ -29,14 +30,14 @@ func TestMessages_CancelReturnsCredit(t *testing.T) {
 		canceled(t, r)
 		require.Equal(t, credit, p.a.ep.msgs.Credit, "after %d bytes", n)
 	}
-	f.ifaces[0].stuck = false
+	f.Ifaces[0].Stuck = false
 	p.idle()
 }
 
 // TestMessages_CancelUnblocksOthers: when a message that waits for credit is canceled, later messages that have enough
 // credit are sent.
 func TestMessages_CancelUnblocksOthers(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeTCP())
+	p, _ := fakePair(t, Config{}, faketp.LikeTCP())
 	p.grown()
 	p.a.ep.msgs.Credit = charge(100) - window.Reserve(p.a.ep.msgs.Most)
 	long, err := p.a.ep.SendActive(1, make([]byte, 1000), nil, nil)
@@ -57,9 +58,9 @@ var refusedSizes = []int{100, 5000, 100_000}
 
 // TestMessages_RejectedHeader: a header that is too long for the transport is rejected with both lengths.
 func TestMessages_RejectedHeader(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeTCP())
+	p, _ := fakePair(t, Config{}, faketp.LikeTCP())
 	p.grown()
-	const room = fakeBcopyM - 48
+	const room = faketp.MaxAM - 48
 	credit := p.a.ep.msgs.Credit
 	for _, n := range refusedSizes {
 		_, err := p.a.ep.SendActive(1, make([]byte, room+1), make([]byte, n), nil)
@@ -83,12 +84,12 @@ func TestMessages_RejectedHeader(t *testing.T) {
 // TestMessages_RejectedReturnsCredit: a message for which the transport has no resources when it is posted returns its credit.
 func TestMessages_RejectedReturnsCredit(t *testing.T) {
 	for _, n := range refusedSizes {
-		p, f := fakePair(t, Config{}, likeTCP())
+		p, f := fakePair(t, Config{}, faketp.LikeTCP())
 		p.connect()
-		f.ifaces[0].attr.AM.MaxBcopy = 2 * fakeBcopyM
+		f.Ifaces[0].Attr().AM.MaxBcopy = 2 * faketp.MaxAM
 		r, err := p.a.ep.SendActive(1, make([]byte, MaxActiveHeader), make([]byte, n), nil)
 		require.NoError(t, err)
-		f.ifaces[0].attr.AM.MaxBcopy = fakeBcopyM
+		f.Ifaces[0].Attr().AM.MaxBcopy = faketp.MaxAM
 		require.Error(t, p.finish(r, nil))
 		require.EqualValues(t, firstWindow, p.a.ep.msgs.Credit, "%d bytes", n)
 		require.NoError(t, p.a.ep.Err())

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -14,9 +15,9 @@ import (
 
 // TestProgress_ByTwoGoroutines: Progress panics with a text if two goroutines are in it at the same time.
 func TestProgress_ByTwoGoroutines(t *testing.T) {
-	p, f := fakePair(t, Config{Study: Study{ProgressIdle: true}}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{Study: Study{ProgressIdle: true}}, faketp.LikeRC(), faketp.LikeUD())
 	in, leave := make(chan struct{}), make(chan struct{})
-	f.ifaces[0].hook = func() {
+	f.Ifaces[0].Hook = func() {
 		close(in)
 		<-leave
 	}
@@ -27,7 +28,7 @@ func TestProgress_ByTwoGoroutines(t *testing.T) {
 	}()
 	<-in
 	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { p.a.w.Progress() })
-	f.ifaces[0].hook = nil
+	f.Ifaces[0].Hook = nil
 	close(leave)
 	<-left
 	p.connect().warm()
@@ -35,7 +36,7 @@ func TestProgress_ByTwoGoroutines(t *testing.T) {
 
 // TestProgress_InACallback: so does Progress in a callback.
 func TestProgress_InACallback(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	panicked := false
 	p.connect().warm()
 	p.a.ep.onError = func(e *EP, _ error) {

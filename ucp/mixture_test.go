@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -39,7 +40,7 @@ func mixtures() []tlsets.Set {
 }
 
 // messageSets returns the sets of transports for messages.
-func messageSets() []tlsets.Set { return append(transportSets(), mixtures()...) }
+func messageSets() []tlsets.Set { return append(faketp.AllSets(), mixtures()...) }
 
 // memorySets returns the sets with put, get and atomics.
 func memorySets() (sets []tlsets.Set) {

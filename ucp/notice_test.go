@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -13,14 +14,14 @@ import (
 // failedByPeer is a pair over frc whose second end has failed the connection. The reason is in the receive queue of fud at
 // the first end, which is not polled.
 func failedByPeer(t *testing.T) *pair {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.both().warm()
 	p.idle()
 	p.b.failEP(t)
-	aux := p.a.w.ifaces[1].Iface.Iface.(*fakeIface)
-	require.Equal(t, "fud", aux.kind.name)
-	require.Empty(t, aux.rx)
-	for len(aux.rx) == 0 {
+	aux := p.a.w.ifaces[1].Iface.Iface.(*faketp.Iface)
+	require.Equal(t, "fud", aux.Kind.Name)
+	require.Empty(t, aux.Received)
+	for len(aux.Received) == 0 {
 		p.b.w.Progress()
 	}
 	return p

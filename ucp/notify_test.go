@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -206,19 +207,19 @@ func TestPutNotify_Rejected(t *testing.T) {
 // TestPutNotify_LaneBreaks: the lane with the data breaks and loses it before its flush, also if another flush has
 // reported that already. No word arrives, and the next put uses the next lane.
 func TestPutNotify_LaneBreaks(t *testing.T) {
-	near := likeUD()
-	near.latency = likeRC().latency / 2
+	near := faketp.LikeUD()
+	near.Latency = faketp.LikeRC().Latency / 2
 	for _, flushed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("flushed=%v", flushed), func(t *testing.T) {
-			p, _ := fakePair(t, Config{}, likeRC(), likeRC2(), near)
+			p, _ := fakePair(t, Config{}, faketp.LikeRC(), likeRC2(), near)
 			p.connect()
 			require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil)))
 			p.warm()
 			first, x := p.a.ep.lane(wireup.AM), p.a.ep.lane(wireup.RMA)
 			require.Less(t, p.a.ep.link.lanes.Index(first), p.a.ep.link.lanes.Index(x))
 			seen := p.b.note(func(uint64) {})
-			y := x.EP.(*fakeEP)
-			y.i.loses, y.i.frozen = true, flushed
+			y := x.EP.(*faketp.EP)
+			y.Iface.Loses, y.Iface.Frozen = true, flushed
 			var flush *Request
 			if flushed {
 				require.NoError(t, p.a.ep.PutImplicit(pattern(100, 1), p.a.key.Addr(), p.a.key, nil))
@@ -226,18 +227,18 @@ func TestPutNotify_LaneBreaks(t *testing.T) {
 				flush, err = p.a.ep.Flush()
 				require.NoError(t, err)
 			}
-			first.EP.(*fakeEP).i.stuck = true
+			first.EP.(*faketp.EP).Iface.Stuck = true
 			put, err := p.a.ep.PutNotify(pattern(100, 2), p.a.key.Addr(), p.a.key, 1, nil)
 			require.NoError(t, err)
-			p.until(func() bool { return flushed || y.i.lost == 100 })
-			y.fail(ucs.StatusTimedOut)
-			y.i.frozen = false
+			p.until(func() bool { return flushed || y.Iface.Lost == 100 })
+			y.Fail(ucs.StatusTimedOut)
+			y.Iface.Frozen = false
 			if flushed {
 				require.ErrorIs(t, p.finish(flush, nil), ucs.ErrTimedOut)
 			}
 			p.until(func() bool { return x.Retired })
 			require.False(t, put.Done(), "not all lanes are flushed")
-			first.EP.(*fakeEP).i.stuck = false
+			first.EP.(*faketp.EP).Iface.Stuck = false
 			require.ErrorIs(t, p.finish(put, nil), ucs.ErrTimedOut)
 			require.NoError(t, p.a.ep.Err())
 			require.NoError(t, p.finish(p.a.ep.PutNotify(pattern(100, 3), p.a.key.Addr(), p.a.key, 2, nil)))
@@ -251,7 +252,7 @@ func TestPutNotify_LaneBreaks(t *testing.T) {
 
 // TestPutNotify_Messages: notifications without a handler, or with an invalid connection, are counted and dropped.
 func TestPutNotify_Messages(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	require.NoError(t, p.finish(p.a.ep.PutNotify(nil, p.b.mem.Addr(), p.a.key, 7, nil)))
 	require.NoError(t, p.flush())

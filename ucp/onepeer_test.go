@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -23,7 +24,7 @@ func granted(w *Worker, uuid uint64) int64 {
 // gets the same window as without the first one, and closed EPs return their part.
 func TestWindow_OnePeer(t *testing.T) {
 	const extra = 48 << 10 // growth of a window
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: 4 * extra})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: 4 * extra})
 	w, uuid := p.b.w, p.a.w.net.addr.UUID()
 	send := func(from *Worker) *EP {
 		ep, err := from.NewEP(w.Address(), EPConfig{})
@@ -115,7 +116,7 @@ func TestPeerBudget_Memory(t *testing.T) {
 	if testing.Short() {
 		eps = 512
 	}
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{MaxEPsPerPeer: eps})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{MaxEPsPerPeer: eps})
 	w := p.b.w
 	for range eps {
 		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
@@ -158,7 +159,7 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 	if testenv.Soak() {
 		peers = 100
 	}
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{})
 	w := p.b.w
 	short, long := pattern(4000, 1), pattern(200_000, 2)
 	for range peers {
@@ -211,7 +212,7 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 // most PEER_BUDGET, less the windows of its connections. Its oldest messages are dropped, and none of other peers.
 func TestPeerBudget_Unexpected(t *testing.T) {
 	const budget, eps = 256 << 10, 8
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
 	w, uuid := p.b.w, p.a.w.net.addr.UUID()
 	other := p.third(p.a.ctx)
 	leave := func(from *Worker, tag uint64) {
@@ -271,7 +272,7 @@ func TestPeerBudget_Unexpected(t *testing.T) {
 // at another one.
 func TestPeerBudget_EachWorker(t *testing.T) {
 	const extra = 48 << 10
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: extra})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: extra})
 	uuid := p.a.w.net.addr.UUID()
 	for _, w := range []*Worker{p.b.w, p.third(p.b.ctx)} {
 		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
@@ -328,7 +329,7 @@ func TestOpFlags_NowWithoutCredit(t *testing.T) {
 
 // TestOpFlags_NowWithoutResources: sends on a full lane queue nothing, and OnDone is not called.
 func TestOpFlags_NowWithoutResources(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeSM())
+	p, f := fakePair(t, Config{}, faketp.LikeSM())
 	p.grown().warm()
 	from, to := p.streamed()
 	now := &OpParams{Flags: CompleteNow, OnDone: func(err error) { t.Errorf("OnDone(%v) of a call without a request", err) }}
@@ -343,7 +344,7 @@ func TestOpFlags_NowWithoutResources(t *testing.T) {
 	got := 0
 	p.b.w.OnActive(3, func(*ActiveMessage) { got++ })
 	credit, made, waits := from.msgs.Credit, p.a.w.pool.made, p.a.w.stats.waitsResource.Load()
-	f.ifaceOf(&p.a, 0).stuck = true
+	f.IfaceOf(0, 0).Stuck = true
 	for range 10 * chunk {
 		for i, send := range sends {
 			r, err := send([]byte("12345678"))
@@ -355,7 +356,7 @@ func TestOpFlags_NowWithoutResources(t *testing.T) {
 	assert.Equal(t, made, p.a.w.pool.made, "requests are recycled")
 	assert.Equal(t, waits, p.a.w.stats.waitsResource.Load())
 	assert.False(t, from.busy())
-	f.ifaceOf(&p.a, 0).stuck = false
+	f.IfaceOf(0, 0).Stuck = false
 	p.idle()
 	assert.Zero(t, got)
 	for i, send := range sends {
@@ -371,7 +372,7 @@ func TestOpFlags_NowWithoutResources(t *testing.T) {
 
 // TestOpFlags_NowWithoutLane: an EP that has lost the lanes of messages returns the reason.
 func TestOpFlags_NowWithoutLane(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{}).grown().warm()
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).grown().warm()
 	l := p.a.ep.link
 	l.lanes.Use[wireup.AM], l.lost.roles, l.lost.why = nil, wireup.Set(wireup.AM), ucs.ErrTimedOut
 	p.a.ep.msgs.unbind()
@@ -437,7 +438,7 @@ func TestOpFlags_Implicit(t *testing.T) {
 
 // TestOpFlags_Wrong: all operations reject flags that contradict each other.
 func TestOpFlags_Wrong(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{}).both().warm()
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).both().warm()
 	var active *ActiveMessage
 	p.b.w.OnActive(2, func(m *ActiveMessage) { active = m.Keep() })
 	require.NoError(t, p.finish(p.a.ep.TagSend(2, []byte{1}, nil)))

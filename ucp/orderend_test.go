@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 )
 
 // blockedPair is a pair whose a has sent messages with tag orderJunk until it had no more credit.
 func blockedPair(t *testing.T, cfg Config) *pair {
-	p := newPair(t, fakes("like sm", likeSM()), cfg).grown()
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), cfg).grown()
 	for i := 0; p.a.ep.waiting.messages() < 3; i++ {
 		r, err := p.a.ep.TagSend(orderJunk, nil, nil)
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
@@ -306,7 +307,7 @@ func (m *orderModel) checkOrder() {
 // TestOrder_Model: in each step, receives match the messages of a serial matcher, although most senders have no credit.
 func TestOrder_Model(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP())} {
 		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
@@ -405,7 +406,7 @@ func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
 // another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP())} {
 		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -57,7 +58,7 @@ func TestClose_RequestLivesUntilCompletion(t *testing.T) {
 // TestClose_EndsAfterItsOperations: when Close completes, all operations of the EP have completed, and no transport
 // uses their buffers.
 func TestClose_EndsAfterItsOperations(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	g, err := p.a.ep.Get(make([]byte, 200), p.b.mem.Addr(), p.a.key, nil)
 	require.NoError(t, err)
@@ -136,15 +137,15 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 		failed bool
 	}{{"short", 4000, false, false}, {"long", maxStaged + 1, false, true}, {"registered", 4000, true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, f := fakePair(t, Config{}, likeRC(), likeUD())
+			p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 			p.a.w.bufferWaitLimit = 1
 			p.connect().warm()
 			var op *OpParams
 			if tt.mem {
 				op = &OpParams{Mem: p.a.mem}
 			}
-			for _, i := range f.ifaces {
-				i.frozen = true
+			for _, i := range f.Ifaces {
+				i.Frozen = true
 			}
 			buf := p.a.mem.Bytes()[:tt.n]
 			err := p.a.ep.GetWait(overCtx(), buf, p.b.mem.Addr(), p.a.key, op)
@@ -157,8 +158,8 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 			}
 			fill := bytes.Repeat([]byte{7}, tt.n)
 			copy(buf, fill)
-			for _, i := range f.ifaces {
-				i.frozen = false
+			for _, i := range f.Ifaces {
+				i.Frozen = false
 			}
 			if !tt.failed { // the late data of the canceled get does not affect the next one
 				p.b.mem.Bytes()[0] = 9

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -31,7 +32,7 @@ func (s *leavingSource) PackAt(off int, dst []byte) int {
 // TestTag_PackerCloses: a Packer may close the EP of its message, while the transport calls it. With CloseFlush the
 // message arrives completely; with CloseForce it arrives completely or not at all.
 func TestTag_PackerCloses(t *testing.T) {
-	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc"), tlsets.Real("ud", "ud")} {
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc"), tlsets.Real("ud", "ud")} {
 		for _, thresh := range []config.MemSize{config.MemInf, 1} {
 			for _, at := range []int{0, 30_000} {
 				for _, mode := range []CloseMode{CloseFlush, CloseForce} {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -35,39 +36,16 @@ const (
 	patience = testenv.Watchdog
 )
 
-// fakes returns a set of one component with transports in memory.
-func fakes(name string, kinds ...fakeKind) tlsets.Set {
-	return tlsets.Set{Name: name, Open: func(testing.TB) (a, b []uct.Component) {
-		c := []uct.Component{newFabric(kinds...)}
-		return c, c
-	}}
-}
-
-// transportSets returns the sets of transports over which all tests of the suite run.
-func transportSets() []tlsets.Set {
-	return append(fakeSets(), tlsets.RealSets()...)
-}
-
-// fakeSets returns the sets of transports in memory.
-func fakeSets() []tlsets.Set {
-	return []tlsets.Set{
-		fakes("like rc+ud", likeRC(), likeUD()),
-		fakes("like sm", likeSM()),
-		fakes("like tcp", likeTCP()), // the target executes atomics
-		fakes("like sm+rc+ud", likeSM(), likeRC(), likeUD()),
-	}
-}
-
 // overAll runs a test over sets that differ; in a sweep over all sets.
 func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		set.Run(t, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
 	}
 }
 
 // overEvery runs a test over all sets.
 func overEvery(t *testing.T, f func(t *testing.T, p *pair)) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
 	}
 }

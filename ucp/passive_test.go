@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -43,7 +44,7 @@ func TestHalfOpen_TimeOut(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const limit, n = 5 * time.Second, 2*conn.MaxHalfOpen + 10
-				p, _ := fakePair(t, Config{WireupTimeout: limit}, likeRC(), likeUD())
+				p, _ := fakePair(t, Config{WireupTimeout: limit}, faketp.LikeRC(), faketp.LikeUD())
 				var from [10]*Worker
 				for i := range from {
 					from[i] = p.third(p.b.ctx)
@@ -78,8 +79,8 @@ func TestHalfOpen_OthersConnectLater(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) { // no time passes, so there are no retransmissions
 		const n = conn.MaxHalfOpen + 200
-		p, f := fakePair(t, Config{}, likeRC(), likeUD())
-		f.ifaces[1].stuck = true // a sends no replies
+		p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+		f.Ifaces[1].Stuck = true // a sends no replies
 		var reqs []*Request
 		for range n {
 			x := end{w: p.b.w}
@@ -95,7 +96,7 @@ func TestHalfOpen_OthersConnectLater(t *testing.T) {
 		most := p.a.w.eps.Len()
 		require.Less(t, most, conn.MaxHalfOpen)
 		require.Equal(t, n-most, refused())
-		f.ifaces[1].stuck = false
+		f.Ifaces[1].Stuck = false
 		for range 10 * n {
 			if p.step(); !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.Done() }) {
 				break
@@ -126,7 +127,7 @@ func (p *pair) flood(n, workers int) {
 // same host connects at once.
 func TestHalfOpen_OthersConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.flood(conn.MaxHalfOpen, 1)
 		require.NotZero(t, counters(p.a.w)["worker.refused_peers"])
 		p.b.dial(t, &p.a)
@@ -140,7 +141,7 @@ func TestHalfOpen_OthersConnect(t *testing.T) {
 func TestHalfOpen_EvictsOldest(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.flood(conn.MaxHalfOpen, 8)
 		most := p.a.w.connecting.halfOpen.Len()
 		p.b.dial(t, &p.a)
@@ -158,7 +159,7 @@ func TestHalfOpen_EvictsOldest(t *testing.T) {
 // TestReceive_WrongSourceIsDropped: nothing is stored for a message of a connection whose source is not the
 // peer.
 func TestReceive_WrongSourceIsDropped(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.both().warm()
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
 	p.idle()
@@ -182,7 +183,7 @@ func TestReceive_WrongSourceIsDropped(t *testing.T) {
 // replies are released.
 func TestReplies_AreLimited(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand requests")
-	p, f := fakePair(t, Config{}, likeTCP())
+	p, f := fakePair(t, Config{}, faketp.LikeTCP())
 	p.connect().warm()
 	eps := slices.Collect(p.b.w.eps.All())
 	require.Len(t, eps, 1)
@@ -194,8 +195,8 @@ func TestReplies_AreLimited(t *testing.T) {
 	le.PutUint64(m[24:], regionOf(t, p.b.mem))
 	le.PutUint64(m[32:], p.b.mem.Addr())
 	before := inUse(p.b.w)
-	for _, i := range f.ifaces {
-		i.stuck = true
+	for _, i := range f.Ifaces {
+		i.Stuck = true
 	}
 	for range 2 * conn.MaxReplies {
 		p.b.w.handleRequest(m, nil)
@@ -205,8 +206,8 @@ func TestReplies_AreLimited(t *testing.T) {
 	assert.Equal(t, before, inUse(p.b.w))
 	assert.ErrorIs(t, e.failed.err, ucs.ErrRNR)
 	assert.EqualValues(t, 1, counters(p.b.w)["worker.failed_eps"])
-	for _, i := range f.ifaces {
-		i.stuck = false
+	for _, i := range f.Ifaces {
+		i.Stuck = false
 	}
 	p.until(func() bool { return p.b.w.eps.Len() == 0 })
 }
@@ -215,7 +216,7 @@ func TestReplies_AreLimited(t *testing.T) {
 // worker connects, and the first one connects again after it has closed an EP.
 func TestMaxEPsPerPeer(t *testing.T) {
 	const most = 5
-	for _, set := range []tlsets.Set{fakes("like rc", likeRC(), likeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc")} {
+	for _, set := range []tlsets.Set{faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc")} {
 		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{MaxEPsPerPeer: most})
 			var eps []*EP

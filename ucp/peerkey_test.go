@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 )
 
 // keys returns the number of unpacked keys of an EP.
@@ -70,7 +71,7 @@ func TestPeerKeys(t *testing.T) {
 // TestPeerKeys_KeyOfTwoOperations: a key that two operations use closes when both have completed, also if the EP has had other
 // messages since.
 func TestPeerKeys_KeyOfTwoOperations(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect()
 	e := p.a.ep
 	m := e.messaging()
@@ -92,7 +93,7 @@ func TestPeerKeys_KeyOfTwoOperations(t *testing.T) {
 
 // TestPeerKeys_InUse: more keys than the cache has may be in use at a time.
 func TestPeerKeys_InUse(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect()
 	e := p.a.ep
 	m := e.messaging()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 )
@@ -60,7 +61,7 @@ func (h *headed) handle(data []byte, _ uct.Desc) bool {
 // TestProtocol_AddedByTest: a new protocol needs a row in the list of a worker and an id. Its messages have the credit, the
 // order and the end of all others.
 func TestProtocol_AddedByTest(t *testing.T) {
-	ctx, err := NewContext(Config{Costs: CostsDeclared}, newFabric(likeRC(), likeUD()))
+	ctx, err := NewContext(Config{Costs: CostsDeclared}, faketp.New(faketp.LikeRC(), faketp.LikeUD()))
 	require.NoError(t, err)
 	h := newHeaded()
 	w, err := ctx.newWorker(WorkerConfig{}, append(slices.Clone(protocols), h.row()))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -69,13 +70,13 @@ func TestBlockingSend_NeedsNoLaterProgress(t *testing.T) {
 // TestSharedWorker_PushesLaterTransports: a transport that coalesces messages may be opened after the worker was
 // shared.
 func TestSharedWorker_PushesLaterTransports(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeSM())
+	p, f := fakePair(t, Config{}, faketp.LikeSM())
 	s := p.a.w.Share()
 	s.Do(func(*Worker) {})
-	require.Zero(t, f.pushes.Load())
-	f.joins = true
+	require.Zero(t, f.Pushes.Load())
+	f.NeedsPush = true
 	s.Do(func(w *Worker) { require.NoError(t, w.openLater(&w.ctx.offers[0])) })
-	before := f.pushes.Load()
+	before := f.Pushes.Load()
 	s.Do(func(*Worker) {})
-	require.Equal(t, before+1, f.pushes.Load())
+	require.Equal(t, before+1, f.Pushes.Load())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -18,10 +19,10 @@ import (
 )
 
 // twoFast are two devices, one three times as fast as the other.
-func twoFast() []fakeKind {
-	fast, slow := likeRC(), likeRC()
-	fast.bandwidth, slow.bandwidth, slow.device = 3<<30, 1<<30, "b"
-	return []fakeKind{fast, slow, likeUD()}
+func twoFast() []faketp.Kind {
+	fast, slow := faketp.LikeRC(), faketp.LikeRC()
+	fast.Bandwidth, slow.Bandwidth, slow.Device = 3<<30, 1<<30, "b"
+	return []faketp.Kind{fast, slow, faketp.LikeUD()}
 }
 
 // twoHCAs is a transport over two software HCAs, whose memory domains have separate keys.
@@ -49,7 +50,7 @@ func softHCAs(n int) func() ([]*verbs.Device, error) {
 // railSets are transports of which two lanes share large transfers.
 func railSets() []tlsets.Set {
 	return []tlsets.Set{
-		fakes("fakes", twoFast()...),
+		faketp.Set("fakes", twoFast()...),
 		configured("tcp, two devices", twoDevices, "tcp"),
 		configured("rc, two devices", twoHCAs, `\rc`),
 		configured("rc_mlx5, two devices", twoHCAs, "rc_mlx5"),
@@ -92,8 +93,8 @@ func (x *end) railLanes() (list []*lane) {
 // carried returns the number of bytes that each lane of fakes has put and got since the last call.
 func (x *end) carried() (bytes []int) {
 	for _, l := range x.railLanes() {
-		i := l.EP.(*fakeEP).i
-		bytes, i.moved = append(bytes, i.moved), 0
+		i := l.EP.(*faketp.EP).Iface
+		bytes, i.Moved = append(bytes, i.Moved), 0
 	}
 	return bytes
 }
@@ -137,7 +138,7 @@ func TestRails_PutGet(t *testing.T) {
 
 // TestRails_Shares: the lanes share transfers in proportion to their bandwidth.
 func TestRails_Shares(t *testing.T) {
-	p := newPair(t, fakes("fakes", twoFast()...), railConfig()).onRails()
+	p := newPair(t, faketp.Set("fakes", twoFast()...), railConfig()).onRails()
 	p.a.carried()
 	require.NoError(t, p.finish(p.a.ep.Put(p.a.mem.Bytes(), p.a.key.Addr(), p.a.key, &OpParams{Mem: p.a.mem})))
 	require.NoError(t, p.flush())
@@ -149,7 +150,7 @@ func TestRails_Shares(t *testing.T) {
 
 // TestRails_ByDefault: only announced messages are shared. The first large one opens the second lane.
 func TestRails_ByDefault(t *testing.T) {
-	p := newPair(t, fakes("fakes", twoFast()...), Config{})
+	p := newPair(t, faketp.Set("fakes", twoFast()...), Config{})
 	p.both()
 	require.NoError(t, p.finish(p.a.ep.Put(p.a.mem.Bytes(), p.a.key.Addr(), p.a.key, &OpParams{Mem: p.a.mem})))
 	require.NoError(t, p.flush())
@@ -237,9 +238,9 @@ func TestRails_Fence(t *testing.T) {
 }
 
 // freeze makes a lane of fakes stop to execute operations.
-func (x *end) freeze(rail int) *fakeEP {
-	e := x.railLanes()[rail].EP.(*fakeEP)
-	e.i.frozen = true
+func (x *end) freeze(rail int) *faketp.EP {
+	e := x.railLanes()[rail].EP.(*faketp.EP)
+	e.Iface.Frozen = true
 	return e
 }
 
@@ -249,7 +250,7 @@ func TestRails_LaneBreaks(t *testing.T) {
 	for rail := range 2 {
 		for _, at := range []string{"here", "at the peer"} {
 			t.Run(fmt.Sprintf("lane %d %s", rail, at), func(t *testing.T) {
-				p := newPair(t, fakes("fakes", twoFast()...), railConfig()).onRails()
+				p := newPair(t, faketp.Set("fakes", twoFast()...), railConfig()).onRails()
 				copy(p.b.mem.Bytes(), pattern(memLen, 7))
 				e := p.a.freeze(rail)
 				got := make([]byte, memLen/2)
@@ -277,15 +278,15 @@ func TestRails_LaneBreaks(t *testing.T) {
 }
 
 // breakAt breaks a lane of a at one of its ends.
-func (p *pair) breakAt(at string, e *fakeEP) {
+func (p *pair) breakAt(at string, e *faketp.EP) {
 	if at == "here" {
-		e.fail(ucs.StatusTimedOut)
-		e.i.frozen = false
+		e.Fail(ucs.StatusTimedOut)
+		e.Iface.Frozen = false
 		return
 	}
 	for _, x := range p.b.railLanes() {
-		if y := x.EP.(*fakeEP); y.i == e.peer {
-			y.fail(ucs.StatusTimedOut)
+		if y := x.EP.(*faketp.EP); y.Iface == e.Peer {
+			y.Fail(ucs.StatusTimedOut)
 		}
 	}
 }
@@ -297,16 +298,16 @@ func TestRails_LaneBreaksUnderAMessage(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			cfg := railConfig()
 			cfg.RndvScheme = scheme
-			p := newPair(t, fakes("fakes", twoFast()...), cfg).onRails()
+			p := newPair(t, faketp.Set("fakes", twoFast()...), cfg).onRails()
 			mover := &p.b
 			if scheme == "put_zcopy" {
 				mover = &p.a
 			}
 			e := mover.freeze(1)
 			send, recv := p.startTagged(t, memLen, 5)
-			p.until(func() bool { return e.inflight > 0 })
-			e.fail(ucs.StatusTimedOut)
-			e.i.frozen = false
+			p.until(func() bool { return e.InFlight > 0 })
+			e.Fail(ucs.StatusTimedOut)
+			e.Iface.Frozen = false
 			p.checkRepeated(t, mover, send, recv)
 		})
 	}
@@ -328,14 +329,14 @@ func (p *pair) checkRepeated(t *testing.T, mover *end, send, recv *Request) {
 func TestRails_LaneBreaksBeforeTheFlush(t *testing.T) {
 	cfg := railConfig()
 	cfg.RndvScheme = "put_zcopy"
-	p := newPair(t, fakes("fakes", twoFast()...), cfg).onRails()
+	p := newPair(t, faketp.Set("fakes", twoFast()...), cfg).onRails()
 	send, recv := p.startTagged(t, memLen, 5)
 	p.until(func() bool { return recv.stage.fetches })
-	first, second := p.a.freeze(0), p.a.railLanes()[1].EP.(*fakeEP)
-	second.i.loses = true
-	p.until(func() bool { return second.i.lost > 0 })
-	second.fail(ucs.StatusTimedOut)
-	first.i.frozen = false
+	first, second := p.a.freeze(0), p.a.railLanes()[1].EP.(*faketp.EP)
+	second.Iface.Loses = true
+	p.until(func() bool { return second.Iface.Lost > 0 })
+	second.Fail(ucs.StatusTimedOut)
+	first.Iface.Frozen = false
 	p.checkRepeated(t, &p.a, send, recv)
 }
 
@@ -359,13 +360,13 @@ func TestRails_OneDomain(t *testing.T) {
 
 // TestRails_LateError: a lane rejects its part of a get before its transport has reported that it broke.
 func TestRails_LateError(t *testing.T) {
-	p := newPair(t, fakes("fakes", twoFast()...), railConfig()).onRails()
+	p := newPair(t, faketp.Set("fakes", twoFast()...), railConfig()).onRails()
 	copy(p.b.mem.Bytes(), pattern(memLen, 4))
-	e := p.a.railLanes()[1].EP.(*fakeEP)
-	e.status = ucs.StatusTimedOut
-	e.i.hook = func() {
-		e.i.hook = nil
-		e.i.onError(e, ucs.ErrTimedOut)
+	e := p.a.railLanes()[1].EP.(*faketp.EP)
+	e.Status = ucs.StatusTimedOut
+	e.Iface.Hook = func() {
+		e.Iface.Hook = nil
+		e.Iface.OnError(e, ucs.ErrTimedOut)
 	}
 	require.NoError(t, p.finish(p.a.ep.Get(p.a.mem.Bytes(), p.a.key.Addr(), p.a.key, &OpParams{Mem: p.a.mem})))
 	requireBytes(t, pattern(memLen, 4), p.a.mem.Bytes())

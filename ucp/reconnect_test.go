@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -29,7 +30,7 @@ func (p *pair) forgetPeers(t *testing.T) {
 // that is not closed.
 func reconnect(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
 	t.Helper()
-	p, _ = fakePair(t, Config{}, likeSM())
+	p, _ = fakePair(t, Config{}, faketp.LikeSM())
 	p.both()
 	p.checkMessages(&p.a, &p.b)
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
@@ -55,7 +56,7 @@ func registerSets() []tlsets.Set {
 	direct := tlsets.Real("rc_mlx5", "rc_mlx5")
 	direct.Like = "rc"
 	return []tlsets.Set{
-		fakes("like rc+ud", likeRC(), likeUD()), tlsets.Real("rc", `\rc`), direct, tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"),
+		faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), tlsets.Real("rc", `\rc`), direct, tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"),
 	}
 }
 
@@ -163,16 +164,16 @@ func TestRegCache_Disabled(t *testing.T) {
 // TestRegCache_CannotRegister: messages of memory that cannot be registered use another scheme.
 func TestRegCache_CannotRegister(t *testing.T) {
 	for _, scheme := range schemes {
-		p, f := fakePair(t, Config{RndvScheme: scheme}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{RndvScheme: scheme}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
-		f.noReg = true
+		f.NoReg = true
 		from, to := pattern(registerLen, 1), make([]byte, registerLen)
 		p.sendTag(from, to)
 		requireBytes(t, from, to)
 		require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
 		require.NoError(t, p.flush())
 		requireBytes(t, from[:memLen], p.b.mem.Bytes())
-		f.noReg = false
+		f.NoReg = false
 	}
 }
 
@@ -241,7 +242,7 @@ func TestRegCache_FailedOperation(t *testing.T) {
 // TestRegCache_PeerAccess: a worker closes while a peer accesses memory that an operation has registered. The context
 // closes after the access.
 func TestRegCache_PeerAccess(t *testing.T) {
-	f := newFabric(likeSM())
+	f := faketp.New(faketp.LikeSM())
 	ctx, err := NewContext(Config{RndvScheme: "get_zcopy"}, f)
 	require.NoError(t, err)
 	w, err := ctx.NewWorker(WorkerConfig{})
@@ -249,11 +250,11 @@ func TestRegCache_PeerAccess(t *testing.T) {
 	l, err := w.registerCached(ctx.memory.Domains[0], make([]byte, 8), uct.AccessRemoteRead)
 	require.NoError(t, err)
 	l.release()
-	f.inside = []int{42}
+	f.Inside = []int{42}
 	require.NoError(t, w.Close())
 	var inUse *ucs.InUseError
 	require.ErrorAs(t, ctx.Close(), &inUse)
-	f.inside = nil
+	f.Inside = nil
 	require.NoError(t, ctx.Close())
 }
 

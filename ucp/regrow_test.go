@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv/faketp"
 )
 
 // TestWindow_GrowsWhenThereIsBudget: a connection without budget gets its full window when another one has closed. It
 // checks the budget as often as it returns credit for half a window.
 func TestWindow_GrowsWhenThereIsBudget(t *testing.T) {
 	const window = 64 << 10
-	p, _ := fakePair(t, Config{EagerWindow: window, EagerBudget: window - firstWindow}, likeTCP())
+	p, _ := fakePair(t, Config{EagerWindow: window, EagerBudget: window - firstWindow}, faketp.LikeTCP())
 	p.grown()
 	late := end{w: p.a.w}
 	late.dial(t, &p.b)

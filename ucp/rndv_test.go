@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
@@ -23,7 +24,7 @@ var schemes = []string{"auto", "get_zcopy", "put_zcopy", "am"}
 func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
-			for _, set := range transportSets() {
+			for _, set := range faketp.AllSets() {
 				set.Run(t, func(t *testing.T) {
 					f(t, newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1}))
 				})
@@ -111,7 +112,7 @@ func newRndvPair(t testing.TB, set tlsets.Set, scheme string) *rndvPair {
 // eachScheme runs a test with each scheme over a few transport sets. Memory is registered.
 func eachScheme(t *testing.T, f func(t *testing.T, p *rndvPair)) {
 	sets := []tlsets.Set{
-		fakes("like rc+ud", likeRC(), likeUD()), fakes("like sm", likeSM()), fakes("like tcp", likeTCP()),
+		faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP()),
 		tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc_mlx5", "rc_mlx5"),
 	}
 	for _, scheme := range schemes[1:] {
@@ -243,7 +244,7 @@ func TestRndv_Several(t *testing.T) {
 
 // TestRndv_DataDoesNotBlockOthers: messages and puts continue while the data of a large message is in flight in fragments.
 func TestRndv_DataDoesNotBlockOthers(t *testing.T) {
-	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
+	p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), "am")
 	p.b.w.OnActive(2, func(m *ActiveMessage) { assert.NoError(t, m.copyTo(nil, action{stage: &activeRecv})) })
 	r := p.send(rndvLen, 1)
 	recv := p.recv(p.announcement(), p.to.Bytes())

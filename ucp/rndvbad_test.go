@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -43,7 +44,7 @@ func control(ep, id uint64, st ucs.Status) []byte {
 func TestRndv_ForgedToReceiver(t *testing.T) {
 	for _, scheme := range schemes[1:] {
 		t.Run(scheme, func(t *testing.T) {
-			p := newRndvPair(t, fakes("like sm", likeSM()), scheme)
+			p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), scheme)
 			sent := p.send(rndvLen, 1)
 			m := p.announcement()
 			e, w := m.From, p.b.w
@@ -91,7 +92,7 @@ func mustUnpack(t *testing.T, e *EP, m *Mem) *RKey {
 // TestRndv_ForgedToSender: replies about a message of another connection, or for bytes beyond the end, change nothing.
 // If the key of an RTR is invalid, the data is sent in fragments.
 func TestRndv_ForgedToSender(t *testing.T) {
-	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
+	p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), "am")
 	sent := p.send(rndvLen, 1)
 	m := p.announcement()
 	e, w, name := p.a.ep, p.a.w, sent.remote
@@ -123,7 +124,7 @@ func TestRndv_ForgedToSender(t *testing.T) {
 // TestRndv_ForgedAnnouncements: invalid announcements are counted. If the key does not permit access to the data, the
 // data is sent in fragments.
 func TestRndv_ForgedAnnouncements(t *testing.T) {
-	p := newRndvPair(t, fakes("like sm", likeSM()), "auto")
+	p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), "auto")
 	sent := p.send(rndvLen, 1)
 	m := p.announcement()
 	w, e := p.b.w, m.From
@@ -177,7 +178,7 @@ func TestRndv_GivenUp(t *testing.T) {
 // the data. The message fails, and the EP continues.
 func TestRndv_PeerFails(t *testing.T) {
 	for _, st := range []ucs.Status{ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusConnReset} {
-		p := newRndvPair(t, fakes("like rc+ud", likeRC(), likeUD()), "get_zcopy")
+		p := newRndvPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), "get_zcopy")
 		sent := p.send(rndvLen, 1)
 		m := p.announcement()
 		ack := p.a.w.handleControl((*Worker).handleAck)

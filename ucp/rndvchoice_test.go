@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -17,13 +18,13 @@ import (
 // data is slower by get over one lane than in fragments, and faster over two lanes; then one lane is lost.
 func TestRndvChoice_Follows(t *testing.T) {
 	const short, long = 512, memLen
-	messages, first, second := likeUD(), likeRC(), likeRC()
-	messages.latency, messages.bandwidth = time.Microsecond, 3<<29
-	for _, k := range []*fakeKind{&first, &second} {
-		k.caps, k.latency, k.bandwidth = k.caps&^uct.CapAMBcopy, 0, 1<<30
+	messages, first, second := faketp.LikeUD(), faketp.LikeRC(), faketp.LikeRC()
+	messages.Latency, messages.Bandwidth = time.Microsecond, 3<<29
+	for _, k := range []*faketp.Kind{&first, &second} {
+		k.Caps, k.Latency, k.Bandwidth = k.Caps&^uct.CapAMBcopy, 0, 1<<30
 	}
-	second.device = "b"
-	p := newPair(t, fakes("fakes", messages, first, second), railConfig()).connect()
+	second.Device = "b"
+	p := newPair(t, faketp.Set("fakes", messages, first, second), railConfig()).connect()
 	e := p.a.ep
 	by := func(n int, gettable bool) proto.Scheme {
 		s, _ := e.chooseScheme(n, reach{gettable: gettable, unregisteredAccess: true})
@@ -43,7 +44,7 @@ func TestRndvChoice_Follows(t *testing.T) {
 
 	rail := p.a.railLanes()[1]
 	require.NotSame(t, rail, e.lane(wireup.RMA))
-	rail.EP.(*fakeEP).fail(ucs.StatusTimedOut)
+	rail.EP.(*faketp.EP).Fail(ucs.StatusTimedOut)
 	p.until(func() bool { return e.link.rails.Len() < 2 })
 	assert.Equal(t, proto.Fragments, by(long, true), "one of them is lost")
 }

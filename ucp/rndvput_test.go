@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -59,7 +60,7 @@ func TestRndvPut_CompletesWithoutSender(t *testing.T) {
 // TestRndvPut_CompletesAfterData: when a receive completes, its data has arrived. Many messages are in flight, and resources
 // are short.
 func TestRndvPut_CompletesAfterData(t *testing.T) {
-	for _, set := range append(transportSets(), stripedTCP()) {
+	for _, set := range append(faketp.AllSets(), stripedTCP()) {
 		set.Run(t, func(t *testing.T) {
 			const n, size = 32, 40_000
 			p := newPair(t, set, Config{RndvScheme: putScheme, RndvThresh: 1})
@@ -113,7 +114,7 @@ func anyDone(reqs []*Request, seen []bool) bool {
 // TestRndvPut_TargetRejects: the memory of a receive is closed, so the target rejects the put. The receive does not succeed.
 func TestRndvPut_TargetRejects(t *testing.T) {
 	failed := map[string]bool{}
-	for _, set := range append(transportSets(), stripedTCP()) {
+	for _, set := range append(faketp.AllSets(), stripedTCP()) {
 		if set.Oneself {
 			continue // nothing checks the access
 		}
@@ -194,15 +195,15 @@ func TestRndvPut_LaneRejects(t *testing.T) {
 // TestRndvPut_LaneReplaced: if the lane breaks after a part of the data was put, the put starts again over the next
 // lane. Neither side gets an error.
 func TestRndvPut_LaneReplaced(t *testing.T) {
-	first, second := likeRC(), likeRC2()
-	first.caps &^= uct.CapAM
-	second.caps &^= uct.CapAM
+	first, second := faketp.LikeRC(), likeRC2()
+	first.Caps &^= uct.CapAM
+	second.Caps &^= uct.CapAM
 	for _, registered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("registered=%v", registered), func(t *testing.T) {
 			cfg := Config{RndvScheme: putScheme, RndvThresh: 1}
 			cfg.RCache.Enable = config.No
-			p := newPair(t, fakes("two", first, second, likeUD()), cfg).connect().warm()
-			const n = 20 * fakeBcopy
+			p := newPair(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).connect().warm()
+			const n = 20 * faketp.MaxBcopy
 			from, to := p.a.memOf(t, n), p.b.memOf(t, n)
 			copy(from.Bytes(), pattern(n, 1))
 			params := (*OpParams)(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
@@ -96,18 +97,18 @@ func untilParked(t *testing.T, s *SharedWorker, n int) {
 
 // TestSharedWorker_FewPollsBeforeSleep: a goroutine sleeps after polls that take a microsecond or two.
 func TestSharedWorker_FewPollsBeforeSleep(t *testing.T) {
-	kind := likeRC()
-	kind.unflagged = true
-	p, f := fakePair(t, Config{}, kind, likeUD())
+	kind := faketp.LikeRC()
+	kind.Unflagged = true
+	p, f := fakePair(t, Config{}, kind, faketp.LikeUD())
 	p.connect()
 	p.a.w.engine.ParkLimit = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
 	s := p.a.w.Share()
-	before := f.ifaceOf(&p.a, 0).polls
+	before := f.IfaceOf(0, 0).Polls
 	ended := blockedOn(ctx, p, s, 1)
 	untilParked(t, s, 1)
 	s.Do(func(*Worker) {
-		assert.Less(t, f.ifaceOf(&p.a, 0).polls-before, engine.YieldPolls/4)
+		assert.Less(t, f.IfaceOf(0, 0).Polls-before, engine.YieldPolls/4)
 	})
 	cancel()
 	assert.ErrorIs(t, ended()[0], context.Canceled)
@@ -116,7 +117,7 @@ func TestSharedWorker_FewPollsBeforeSleep(t *testing.T) {
 // TestSharedWorker_IdleSleeps: blocked goroutines do not poll.
 func TestSharedWorker_IdleSleeps(t *testing.T) {
 	for _, n := range []int{1, sharers} {
-		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		p.a.w.engine.ParkLimit = time.Hour
 		ctx, cancel := context.WithCancel(context.Background())
@@ -124,7 +125,7 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 		ended := blockedOn(ctx, p, s, n)
 		untilParked(t, s, n)
 		s.Do(func(w *Worker) {
-			polls := f.ifaceOf(&p.a, 0).polls + f.ifaceOf(&p.a, 1).polls
+			polls := f.IfaceOf(0, 0).Polls + f.IfaceOf(0, 1).Polls
 			assert.Less(t, polls, n*(maxChecksBeforeSleep+4*engine.YieldPolls), "a round or two for each goroutine")
 		})
 		cancel()
@@ -138,7 +139,7 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 // until their requests complete, however many they are.
 func TestSharedWorker_SleepersAreNotChecked(t *testing.T) {
 	const n = 100
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	p.a.w.engine.ParkLimit = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,7 +160,7 @@ func TestSharedWorker_SleepersAreNotChecked(t *testing.T) {
 // TestSharedWorker_StaleEnd: a request that has completed before its goroutine was woken may be that of another
 // operation by then, whose goroutine continues to sleep.
 func TestSharedWorker_StaleEnd(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	w := p.a.w
 	s := w.Share()
 	s.driven.Store(true)
@@ -180,7 +181,7 @@ func TestSharedWorker_StaleEnd(t *testing.T) {
 // TestSharedWorker_AnotherSleeps: when the call of the goroutine that sleeps in the kernel is canceled, another goroutine
 // sleeps there.
 func TestSharedWorker_AnotherSleeps(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	p.a.w.engine.ParkLimit = time.Hour
 	s := p.a.w.Share()
@@ -222,7 +223,7 @@ func TestSharedWorker_Serves(t *testing.T) {
 
 // TestSharedWorker_Close: all blocked calls return, and so do later ones.
 func TestSharedWorker_Close(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	p.a.w.engine.ParkLimit = time.Hour
 	s := p.a.w.Share()
@@ -272,7 +273,7 @@ func TestClose_EndsServeWhileParked(t *testing.T) {
 // TestClose_EndsWaiters: waiting calls return when the worker closes, and the caller must still release the requests.
 func TestClose_EndsWaiters(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		p.a.w.engine.ParkLimit = time.Hour
 		r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
@@ -294,7 +295,7 @@ func TestClose_EndsWaiters(t *testing.T) {
 
 // TestClose_ByMany: one of several calls of Close closes the worker, and all return after that.
 func TestClose_ByMany(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	var closing sync.WaitGroup
 	served := make(chan error)
 	go func() { served <- p.b.w.Serve(context.Background()) }()
@@ -310,7 +311,7 @@ func TestClose_ByMany(t *testing.T) {
 
 // TestBlocking_TwoAtOnce: two goroutines that use a worker at the same time get an error.
 func TestBlocking_TwoAtOnce(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
 	go func() { served <- p.b.w.Serve(ctx) }()
@@ -323,7 +324,7 @@ func TestBlocking_TwoAtOnce(t *testing.T) {
 // TestSharedWorker_GiveUpWhileAnotherSleeps: a canceled call waits for its buffer until the limit, and not longer
 // because another goroutine sleeps.
 func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.a.w.bufferWaitLimit, p.a.w.engine.ParkLimit = time.Millisecond, time.Hour
 	p.connect().warm()
 	s := p.a.w.Share()
@@ -331,11 +332,11 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- s.Serve(ctx) }()
 	untilParked(t, s, 1)
-	f.mu.Lock()
-	for _, i := range f.ifaces {
-		i.frozen = true
+	f.Mu.Lock()
+	for _, i := range f.Ifaces {
+		i.Frozen = true
 	}
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	err := s.Run(overCtx(), func() (*Request, error) {
 		return p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
 	})
@@ -343,10 +344,10 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 	s.Do(func(*Worker) { assert.ErrorContains(t, p.a.ep.Err(), "still uses the buffer") })
 	cancel()
 	assert.ErrorIs(t, <-served, context.Canceled)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, i := range f.ifaces {
-		i.frozen = false
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	for _, i := range f.Ifaces {
+		i.Frozen = false
 	}
 }
 
@@ -359,7 +360,7 @@ func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 		"closed":   func(p *pair, _ *Request, _ *bool) { assert.NoError(t, releaseRequest(p.a.ep.Close(CloseForce))) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+			p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 			p.connect()
 			p.a.w.engine.ParkLimit = time.Hour
 			s := p.a.w.Share()
@@ -380,7 +381,7 @@ func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 // TestSharedWorker_TwoWaitForOne: two goroutines wait for a request. The first one releases it, and the other one gets
 // an error.
 func TestSharedWorker_TwoWaitForOne(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	p.a.w.engine.ParkLimit = time.Hour
 	s := p.a.w.Share()

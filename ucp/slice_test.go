@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -160,7 +161,7 @@ func TestSlice_PeerDies(t *testing.T) {
 
 // TestSlice_RoleLost: Slice of an EP that has lost the lanes of puts and gets fails, and not with ErrBusy.
 func TestSlice_RoleLost(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).connect().warm()
 	l := p.a.ep.link
 	l.lanes.Use[wireup.RMA], l.lost.roles, l.lost.why = nil, wireup.Set(wireup.RMA), ucs.ErrTimedOut
 	_, err := p.a.key.Slice()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -26,7 +27,7 @@ func measured(w *Worker) map[string]int {
 
 // TestSpans_Latency: each operation of the caller is counted once, with each protocol.
 func TestSpans_Latency(t *testing.T) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{LatencyStats: true})
 			if p.oneself() {
@@ -79,7 +80,7 @@ func TestSpans_Rendezvous(t *testing.T) {
 
 // TestSpans_Failover: the time from the loss of a lane to its replacement is counted.
 func TestSpans_Failover(t *testing.T) {
-	p, _ := fakePair(t, Config{LatencyStats: true}, likeRC(), likeRC2(), likeUD())
+	p, _ := fakePair(t, Config{LatencyStats: true}, faketp.LikeRC(), likeRC2(), faketp.LikeUD())
 	p.connect().warm()
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
 	p.until(func() bool { return measured(p.a.w)["failover"] > 0 })
@@ -96,7 +97,7 @@ func TestSpans_Trace(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, trace.Start(&out))
 	defer trace.Stop()
-	p, _ := fakePair(t, Config{RndvThresh: 1000}, likeRC(), likeRC2(), likeUD())
+	p, _ := fakePair(t, Config{RndvThresh: 1000}, faketp.LikeRC(), likeRC2(), faketp.LikeUD())
 	p.connect().warm()
 	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
 	p.until(func() bool {

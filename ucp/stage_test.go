@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -60,9 +61,9 @@ func TestStages_AreNotCompared(t *testing.T) {
 
 // TestStage_MarksItsOwnLane: a post of a stage without a lane does not mark the lane of the next stage as connected.
 func TestStage_MarksItsOwnLane(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeSM())
+	p, f := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect()
-	f.ifaces[0].stuck = true
+	f.Ifaces[0].Stuck = true
 	put, err := p.a.ep.Put([]byte{1}, p.a.key.Addr(), p.a.key, nil)
 	require.NoError(t, err)
 	p.until(func() bool { return p.a.ep.lane(wireup.RMA) != nil })
@@ -75,7 +76,7 @@ func TestStage_MarksItsOwnLane(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, r)
 	assert.False(t, p.a.ep.lane(wireup.RMA).Connected)
-	f.ifaces[0].stuck = false
+	f.Ifaces[0].Stuck = false
 	require.NoError(t, p.finish(put, nil))
 	assert.True(t, p.a.ep.lane(wireup.RMA).Connected)
 }
@@ -83,7 +84,7 @@ func TestStage_MarksItsOwnLane(t *testing.T) {
 // TestControl_MarksLane: the first control message over a lane marks the lane as connected, because later failures are
 // those of its messages.
 func TestControl_MarksLane(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
 	x := p.a.ep.lane(wireup.AM)

@@ -5,12 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv/faketp"
 )
 
 // TestState_SenderWithoutCredit: the peer makes no progress, so the sender uses all credit and queues
 // messages. Then the peer has the messages without receives.
 func TestState_SenderWithoutCredit(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	p.connect().warm()
 	assert.Contains(t, p.a.w.State(), ": open")
 	assert.NotContains(t, p.a.w.State(), "in progress")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs/stats"
@@ -23,7 +24,7 @@ var _ expvar.Var = (*stats.Node)(nil)
 func counters(w *Worker) map[string]uint64 { return maps.Collect(w.Stats().Snapshot().All()) }
 
 func TestStats_CountFailures(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	have := func() map[string]uint64 { // without those of classes of EPs
 		all := counters(p.a.w)
@@ -37,8 +38,8 @@ func TestStats_CountFailures(t *testing.T) {
 	p.idle()
 	assert.Equal(t, uint64(1), counters(p.a.w)["worker.bad_messages"])
 
-	for _, i := range f.ifaces[2:] { // b's
-		i.kill()
+	for _, i := range f.Ifaces[2:] { // b's
+		i.Kill()
 	}
 	p.until(func() bool { return p.a.ep.Err() != nil })
 	after := counters(p.a.w)
@@ -47,7 +48,7 @@ func TestStats_CountFailures(t *testing.T) {
 }
 
 func TestStats_Sleeps(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.a.w.engine.Spin.Fixed = engine.YieldPolls
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)

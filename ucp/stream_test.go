@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -178,7 +179,7 @@ func TestStream_NotRead(t *testing.T) {
 
 // TestStream_SmallWindow: streams continue if the budget of the worker permits each peer the first window only.
 func TestStream_SmallWindow(t *testing.T) {
-	for _, set := range transportSets() {
+	for _, set := range faketp.AllSets() {
 		set.Run(t, func(t *testing.T) {
 			p := newPair(t, set, Config{EagerBudget: 1})
 			from, to := p.streamed()
@@ -388,7 +389,7 @@ func TestStream_GivenUp(t *testing.T) {
 
 // TestStream_Forged: bytes at a wrong offset fail the EP, and no other one.
 func TestStream_Forged(t *testing.T) {
-	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	_, to := p.streamed()
 	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
 	require.NoError(t, err)
@@ -460,13 +461,13 @@ func TestStream_End(t *testing.T) {
 // TestStream_ForgedEnd: a stream end at a wrong offset, and bytes after the end, fail the EP.
 func TestStream_ForgedEnd(t *testing.T) {
 	for _, off := range []uint64{0, 2} { // one byte has arrived
-		p := newPair(t, fakes("like sm", likeSM()), Config{})
+		p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 		_, to := p.streamed()
 		end := p.b.w.handleControl((*Worker).handleStreamEnd)
 		end((&wire.Control{EP: to.id, ID: off}).Append(nil), nil)
 		require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
 	}
-	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
 	_, to := p.streamed()
 	end := p.b.w.handleControl((*Worker).handleStreamEnd)
 	end((&wire.Control{EP: to.id, ID: 1}).Append(nil), nil)
@@ -527,8 +528,8 @@ func (p *pair) endBoth(r *Request, err error) {
 // TestMessages_OrderAfterTheDial: messages that wait for a transport that fails to connect use the next one, in order,
 // with and without credit.
 func TestMessages_OrderAfterTheDial(t *testing.T) {
-	dials, next := likeSM(), likeTCP()
-	dials.dials, next.latency = true, time.Millisecond
+	dials, next := faketp.LikeSM(), faketp.LikeTCP()
+	dials.Dials, next.Latency = true, time.Millisecond
 	p, f := fakePair(t, Config{}, dials, next)
 	got := collect(t, p.b.w, 1)
 	p.connect()
@@ -546,8 +547,8 @@ func TestMessages_OrderAfterTheDial(t *testing.T) {
 			reqs = append(reqs, r)
 		}
 	}
-	p.until(func() bool { return f.sent >= 2 }) // the handshake, in both directions
-	f.failNext("dial fsm", ucs.ErrNoMemory)
+	p.until(func() bool { return f.Sent >= 2 }) // the handshake, in both directions
+	f.FailNext("dial fsm", ucs.ErrNoMemory)
 	var to *EP
 	p.until(func() bool {
 		to = p.b.w.StreamReady()

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
@@ -213,7 +214,7 @@ func (m *tagModel) drain() {
 
 // TestTag_Model: any history of sends, receives, cancels and probes has the results of a serial matcher.
 func TestTag_Model(t *testing.T) {
-	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("sm", "sm")} {
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), tlsets.Real("sm", "sm")} {
 		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				m := &tagModel{t: rt, p: newPair(t, set, Config{}).connect(), masks: anyMasks}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -22,7 +23,7 @@ func sourced(e *EP, bits uint64) iter.Seq2[*EP, uint64] {
 
 // TestRestrictTags_Params: invalid rules are rejected, and the previous rule remains.
 func TestRestrictTags_Params(t *testing.T) {
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{}).both()
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{}).both()
 	w, e := p.b.w, p.b.ep
 	require.NoError(t, w.RestrictTags(sourceBits, sourced(e, 1<<32)))
 	twice := func(yield func(*EP, uint64) bool) { _ = yield(e, 1<<32) && yield(e, 2<<32) }
@@ -73,7 +74,7 @@ func TestRestrictTags_Sizes(t *testing.T) {
 
 // TestRestrictTags_Credit: rejected messages return their credit, and use no memory of this worker.
 func TestRestrictTags_Credit(t *testing.T) {
-	p := sourcedPair(t, fakes("like tcp", likeTCP()), Config{})
+	p := sourcedPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{})
 	bad := p.b.w.stats.badMessages.Load()
 	for range 1000 {
 		require.NoError(t, p.finish(p.tagSend(7, pattern(1000, 1)), nil))
@@ -88,7 +89,7 @@ func TestRestrictTags_Credit(t *testing.T) {
 // TestRestrictTags_Queries: a peer without credit gets queries for its own source only. It cannot offer a message with
 // another source.
 func TestRestrictTags_Queries(t *testing.T) {
-	p := sourcedPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: 1 << 10})
+	p := sourcedPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{EagerWindow: 1 << 10})
 	var waiting []*Request
 	for i := range 200 {
 		for _, source := range []uint64{1, 2} {
@@ -133,7 +134,7 @@ func TestRestrictTags_Tuples(t *testing.T) {
 // TestListen_UnprovenSendsNothing: a dialer has the id of its EP from the ACCEPT. Messages with that id are dropped
 // until the dialer has proven that it is the worker of its address.
 func TestListen_UnprovenSendsNothing(t *testing.T) {
-	p := newPair(t, fakes("like tcp", likeTCP()), Config{})
+	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{})
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	sent := false
 	peer, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {

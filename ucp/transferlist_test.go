@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
@@ -180,7 +181,7 @@ func TestTransferList_FailsAtTheTarget(t *testing.T) {
 
 // TestTransferList_OnDone: OnDone is called once for a list that has returned a request.
 func TestTransferList_OnDone(t *testing.T) {
-	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{}).connect().warm()
+	p := newPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), Config{}).connect().warm()
 	calls := 0
 	params := &OpParams{OnDone: func(err error) {
 		assert.NoError(t, err)
@@ -214,15 +215,15 @@ func TestTransferList_Cancel(t *testing.T) {
 		p.warm()
 		requireZero(t, p.b.mem.Bytes()[1:], "a canceled put")
 	})
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
-	for _, i := range f.ifaces {
-		i.frozen = true
+	for _, i := range f.Ifaces {
+		i.Frozen = true
 	}
 	begun, err := p.a.ep.GetList(p.transfersOf(make([]byte, memLen), 0, 8, 3000, 20_000), nil)
 	require.NoError(t, err)
 	assert.False(t, begun.Cancel())
-	for range 2 * likeRC().depth { // fill the queue
+	for range 2 * faketp.LikeRC().Depth { // fill the queue
 		r, err := p.a.ep.Get(make([]byte, 100), p.a.key.Addr(), p.a.key, nil)
 		require.NoError(t, err)
 		r.Release()
@@ -231,8 +232,8 @@ func TestTransferList_Cancel(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, queued.Cancel())
 	require.ErrorIs(t, queued.Wait(t.Context()), ucs.ErrCanceled)
-	for _, i := range f.ifaces {
-		i.frozen = false
+	for _, i := range f.Ifaces {
+		i.Frozen = false
 	}
 	require.NoError(t, p.finish(begun, nil))
 	require.NoError(t, p.flush())
@@ -240,7 +241,7 @@ func TestTransferList_Cancel(t *testing.T) {
 
 // TestTransferList_CancelBegun: a list cannot be canceled if a transfer is complete, although no other was posted.
 func TestTransferList_CancelBegun(t *testing.T) {
-	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{}).connect()
+	p := newPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), Config{}).connect()
 	r, err := p.a.ep.GetList(p.transfersOf(make([]byte, memLen), 0, 8, 8), nil)
 	require.NoError(t, err)
 	recordOf[transferRecord](r).n++ // as if one more had completed
@@ -255,12 +256,12 @@ func TestTransferList_CancelBegun(t *testing.T) {
 func TestTransferList_GivenUp(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("failed=%v", failed), func(t *testing.T) {
-			p, f := fakePair(t, Config{}, likeRC(), likeUD())
+			p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 			p.a.w.bufferWaitLimit = 1
 			p.connect().warm()
 			freeze := func(frozen bool) {
-				for _, i := range f.ifaces {
-					i.frozen = frozen
+				for _, i := range f.Ifaces {
+					i.Frozen = frozen
 				}
 			}
 			freeze(true)
@@ -269,7 +270,7 @@ func TestTransferList_GivenUp(t *testing.T) {
 			if failed {
 				err = p.a.ep.GetListWait(overCtx(), p.transfersOf(buf, 0, 8, 3000), nil)
 			} else { // bcopy puts, and the rest of them
-				lens := make([]int, 4*likeRC().depth)
+				lens := make([]int, 4*faketp.LikeRC().Depth)
 				for i := range lens {
 					lens[i] = 100
 				}
@@ -332,10 +333,10 @@ func TestTransferList_Closed(t *testing.T) {
 // has the error of a posted one, and the EP still works.
 func TestTransferList_LaneReplaced(t *testing.T) {
 	p := rails(t)
-	x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
-	x.i.frozen = true
+	x := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP)
+	x.Iface.Frozen = true
 	const each = 300
-	n, depth := 12, likeRC().depth
+	n, depth := 12, faketp.LikeRC().Depth
 	lens := make([]int, n)
 	for i := range lens {
 		lens[i] = each
@@ -344,8 +345,8 @@ func TestTransferList_LaneReplaced(t *testing.T) {
 	clear(p.b.mem.Bytes())
 	r, err := p.a.ep.PutList(p.transfersOf(p.a.mem.Bytes(), 0, lens...), &OpParams{Mem: p.a.mem})
 	require.NoError(t, err)
-	x.fail(ucs.StatusTimedOut)
-	x.i.frozen = false
+	x.Fail(ucs.StatusTimedOut)
+	x.Iface.Frozen = false
 	require.ErrorIs(t, p.finish(r, nil), ucs.ErrTimedOut)
 	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
 	require.NoError(t, p.a.ep.Err())
@@ -367,7 +368,7 @@ func TestTransferList_Rails(t *testing.T) {
 
 // TestTransferList_Spans: a list is measured as one operation.
 func TestTransferList_Spans(t *testing.T) {
-	p := newPair(t, fakes("like rc+ud", likeRC(), likeUD()), Config{LatencyStats: true}).connect().warm()
+	p := newPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), Config{LatencyStats: true}).connect().warm()
 	require.NoError(t, p.finish(p.a.ep.PutList(p.transfersOf(make([]byte, memLen), 0, 8, 8, 3000), nil)))
 	puts := measured(p.a.w)
 	assert.Equal(t, 1, puts["put_list"])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
@@ -16,7 +17,7 @@ import (
 // latest ones.
 func TestTag_UnexpectedAreLimited(t *testing.T) {
 	const budget, size = 64 << 10, 4000
-	for _, set := range []tlsets.Set{fakes("like sm", likeSM()), tlsets.Real("tcp", "tcp")} {
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), tlsets.Real("tcp", "tcp")} {
 		t.Run(set.Name, func(t *testing.T) {
 			p := newPair(t, set, Config{EagerBudget: budget})
 			w := p.b.w
@@ -93,7 +94,7 @@ func heapInUse() int64 {
 // messages.
 func TestStream_UnreadIsDropped(t *testing.T) {
 	const budget = 64 << 10
-	p, _ := fakePair(t, Config{EagerBudget: budget}, likeTCP())
+	p, _ := fakePair(t, Config{EagerBudget: budget}, faketp.LikeTCP())
 	w := p.b.w
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(1000, 1), nil)))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
@@ -81,7 +82,7 @@ func (x *service) blocked(n int) {
 // TestVacancy: a goroutine in Serve resigns when it has woken one that receives. As that one does not come back, Serve makes progress
 // again.
 func TestVacancy(t *testing.T) {
-	for _, set := range []tlsets.Set{fakes("like rc", likeRC(), likeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
+	for _, set := range []tlsets.Set{faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp")} {
 		t.Run(set.Name, func(t *testing.T) {
 			x := newService(t, set)
 			x.blocked(0)
@@ -110,7 +111,7 @@ func TestVacancy(t *testing.T) {
 // TestVacancy_OthersGoOn: when a goroutine that made progress goes away, with its message or without one, the others receive
 // theirs.
 func TestVacancy_OthersGoOn(t *testing.T) {
-	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	for k := range uint64(20) {
 		ctx, cancel := context.WithCancel(t.Context())
 		goes, stays := x.receive(ctx, 1), x.receive(t.Context(), 2)
@@ -134,7 +135,7 @@ func TestVacancy_OthersGoOn(t *testing.T) {
 // TestVacancy_Close: Close ends goroutines that are blocked while nobody makes progress.
 func TestVacancy_Close(t *testing.T) {
 	for range 20 {
-		x := newService(t, fakes("like rc", likeRC(), likeUD()))
+		x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 		blocked := x.receive(t.Context(), 2)
 		received := x.receive(t.Context(), 1)
 		x.blocked(2)
@@ -150,7 +151,7 @@ func TestVacancy_Close(t *testing.T) {
 // TestVacancy_Timer: the timer ends a vacancy of which it has seen the beginning, and looks again after one that has begun since, at
 // first soon, then less often.
 func TestVacancy_Timer(t *testing.T) {
-	s := newPair(t, fakes("like rc", likeRC()), Config{}).a.w.Share()
+	s := newPair(t, faketp.Set("like rc", faketp.LikeRC()), Config{}).a.w.Share()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	look := func() {
@@ -198,7 +199,7 @@ func (x *service) begun() (n uint) {
 
 // TestVacancy_ForOthers: a goroutine that waits for a message of its own resigns after resignAfter messages for another one.
 func TestVacancy_ForOthers(t *testing.T) {
-	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	x.stop()
 	require.ErrorIs(t, x.within(x.served), context.Canceled)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -218,7 +219,7 @@ func TestVacancy_ForOthers(t *testing.T) {
 
 // TestVacancy_Slept: no vacancy begins at a message before which the driver has slept.
 func TestVacancy_Slept(t *testing.T) {
-	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	x.s.Do(func(w *Worker) { w.engine.Spin.Fixed = 1 })
 	for range 10 {
 		received := x.receive(t.Context(), 1)
@@ -233,7 +234,7 @@ func TestVacancy_Slept(t *testing.T) {
 
 // TestVacancy_ManyTakeTurns: goroutines that receive in turns all receive.
 func TestVacancy_ManyTakeTurns(t *testing.T) {
-	x := newService(t, fakes("like rc", likeRC(), likeUD()))
+	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	var running sync.WaitGroup
 	for k := range uint64(sharers) {
 		running.Go(func() {

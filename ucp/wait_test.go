@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
@@ -57,7 +58,7 @@ func TestBlockingForms(t *testing.T) {
 
 // TestWait_Parks: an idle waiter sleeps, and the transport wakes it.
 func TestWait_Parks(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.a.w.engine.Spin.Fixed = engine.YieldPolls
 	p.b.w.engine.Spin.Fixed = engine.YieldPolls
 	p.connect()
@@ -76,7 +77,7 @@ func TestWait_Parks(t *testing.T) {
 }
 
 func TestWait_Canceled(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -92,7 +93,7 @@ func TestWait_Canceled(t *testing.T) {
 
 // TestWait_CancelWakesTheSleeper: a context that is canceled wakes the waiter.
 func TestWait_CancelWakesTheSleeper(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.a.w.engine.Spin.Fixed = engine.YieldPolls
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -102,12 +103,12 @@ func TestWait_CancelWakesTheSleeper(t *testing.T) {
 }
 
 func TestSignal_BeforeAnySleep(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+	p, _ := fakePair(t, Config{}, faketp.LikeSM())
 	assert.NotPanics(t, p.a.w.Signal)
 }
 
 func TestRequest_TestAndCancel(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect()
 	waiting, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
 	require.NoError(t, err)
@@ -254,7 +255,7 @@ func untilDrained(t *testing.T, until untilFunc, calls int) {
 // TestUntil_DrainsAChannel: done is not called again after it has returned true, also if that is just before the
 // goroutine sleeps.
 func TestUntil_DrainsAChannel(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	e := &p.a.w.engine
 	e.Spin.Fixed, e.ParkLimit = engine.YieldPolls, time.Millisecond
 	untilDrained(t, p.a.w.Until, 3*engine.YieldPolls)
@@ -264,7 +265,7 @@ func TestUntil_DrainsAChannel(t *testing.T) {
 // TestUntil_DrainsAChannelWhileAnotherDrives: the goroutine that makes progress calls the done of a goroutine that
 // sleeps.
 func TestUntil_DrainsAChannelWhileAnotherDrives(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	e := &p.a.w.engine
 	e.Spin.Fixed, e.ParkLimit = engine.YieldPolls, time.Millisecond
 	s := p.a.w.Share()
@@ -302,7 +303,7 @@ func TestSleep_DoneStartsOperations(t *testing.T) {
 
 // TestSleep_AlarmBeforeTheFirst: an alarm that fires before the first sleep does not wait for the end of the sleep.
 func TestSleep_AlarmBeforeTheFirst(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	e := &p.a.w.engine
 	e.Alarm.Set(e.Alarm.Now())
 	testenv.ProgressWithin(t, patience, e.Alarm.Due)
@@ -355,7 +356,7 @@ func TestSleep_DoneFillsTheSocket(t *testing.T) {
 // TestGiveUp_Stopped: a process that was stopped until after the time limit checks again whether the transport has
 // released the buffer, before the EP fails.
 func TestGiveUp_Stopped(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	p.a.w.bufferWaitLimit = time.Nanosecond
 	r, err := p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
@@ -371,12 +372,12 @@ func TestGiveUp_Stopped(t *testing.T) {
 // TestGiveUp_ProcessStood: time in which the process is stopped does not count. After that the transport has time to
 // release the buffer.
 func TestGiveUp_ProcessStood(t *testing.T) {
-	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.connect().warm()
 	const stands = 3
 	freeze := func(frozen bool) {
-		for _, i := range f.ifaces {
-			i.frozen = frozen
+		for _, i := range f.Ifaces {
+			i.Frozen = frozen
 		}
 	}
 	freeze(true)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -103,7 +104,7 @@ func TestCancel_AnnouncedPeerCloses(t *testing.T) {
 func TestCancel_ManyAnnounced(t *testing.T) {
 	const n = 1000
 	for _, latestFirst := range []bool{false, true} {
-		p, _ := fakePair(t, Config{EagerWindow: 16 << 20}, likeRC(), likeUD())
+		p, _ := fakePair(t, Config{EagerWindow: 16 << 20}, faketp.LikeRC(), faketp.LikeUD())
 		p.grown()
 		data := pattern(rndvLen, 1)
 		reqs := make([]*Request, n)
