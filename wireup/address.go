@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/gucx/gucx/internal/cursor"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -230,7 +231,7 @@ func (a *Address) Pack() ([]byte, error) {
 		}
 		b = appendNamed(b, wireComponents, a.MDs[i].Component, n)
 		for _, d := range rest[:n] {
-			b = appendShort(b, d.addr)
+			b = cursor.AppendShort(b, d.addr)
 		}
 		rest = rest[n:]
 	}
@@ -276,20 +277,7 @@ func (r *Resource) pack(b []byte, devs []device) []byte {
 	if len(r.IfaceAddr) > 0 && bytes.Equal(r.IfaceAddr, r.DeviceAddr) {
 		return append(b, sameAddr)
 	}
-	return appendShort(b, r.IfaceAddr)
-}
-
-// appendNamed packs a name and the number n. A name in known is packed as its index there.
-func appendNamed(b []byte, known []string, name string, n int) []byte {
-	code := max(0, slices.Index(known, name))
-	b = append(b, byte(code)<<4|byte(min(n, 15)))
-	if n >= 15 {
-		b = append(b, byte(n))
-	}
-	if code == 0 {
-		b = appendName(b, name)
-	}
-	return b
+	return cursor.AppendShort(b, r.IfaceAddr)
 }
 
 // UnpackAddress checks and decodes a packed address, which may come from an untrusted
@@ -299,26 +287,26 @@ func UnpackAddress(b []byte) (*Address, error) {
 	if len(b) < addrHeader || len(b) > MaxAddrLen {
 		return nil, badAddr("length %d", len(b))
 	}
-	c := cursor{b: b}
-	if c.u8() != addrMagic {
+	c := cursor.Cursor{B: b}
+	if c.U8() != addrMagic {
 		return nil, badAddr("not a worker address")
 	}
-	if v := c.u8(); v != addrVersion {
+	if v := c.U8(); v != addrVersion {
 		return nil, badAddr("version %d, want %d", v, addrVersion)
 	}
 	a := &Address{}
-	copy(a.Key[:], c.take(KeyLen))
+	copy(a.Key[:], c.Take(KeyLen))
 	devs, err := a.unpackMDs(&c)
 	if err != nil {
 		return nil, err
 	}
-	n := int(c.u8())
+	n := int(c.U8())
 	if n > MaxResources {
 		return nil, badAddr("%d resources", n)
 	}
 	for range n {
 		r := unpackResource(&c, devs)
-		if c.bad {
+		if c.Bad {
 			return nil, badAddr("malformed resource %d", len(a.Resources))
 		}
 		a.Resources = append(a.Resources, r)
@@ -329,16 +317,16 @@ func UnpackAddress(b []byte) (*Address, error) {
 	return a, nil
 }
 
-func (a *Address) unpackMDs(c *cursor) (devs []device, err error) {
-	n := int(c.u8())
+func (a *Address) unpackMDs(c *cursor.Cursor) (devs []device, err error) {
+	n := int(c.U8())
 	if n > MaxMDs {
 		return nil, badAddr("%d memory domains", n)
 	}
 	for md := range n {
-		name, count := c.nameAndNumber(wireComponents, MaxComponentName)
+		name, count := readNamed(c, wireComponents, MaxComponentName)
 		for range count {
-			devs = append(devs, device{uint8(md), c.short()})
-			if c.bad || len(devs) > MaxResources {
+			devs = append(devs, device{uint8(md), c.Short()})
+			if c.Bad || len(devs) > MaxResources {
 				return nil, badAddr("%d devices", len(devs))
 			}
 		}
@@ -347,41 +335,41 @@ func (a *Address) unpackMDs(c *cursor) (devs []device, err error) {
 	return devs, nil
 }
 
-func unpackResource(c *cursor, devs []device) (r Resource) {
-	name, dev := c.nameAndNumber(wireTransports, MaxTransportName)
+func unpackResource(c *cursor.Cursor, devs []device) (r Resource) {
+	name, dev := readNamed(c, wireTransports, MaxTransportName)
 	if dev >= len(devs) {
-		c.bad = true
+		c.Bad = true
 		return r
 	}
 	r.Transport, r.MD, r.DeviceAddr = name, devs[dev].md, bytes.Clone(devs[dev].addr)
-	flags := c.u16()
+	flags := c.U16()
 	r.Caps, r.AuxOnly = capsOf(flags), flags&bitAuxOnly != 0
 	if flags&bitPriority != 0 {
-		r.Priority = int8(c.u8())
+		r.Priority = int8(c.U8())
 	}
 	if r.Caps&capsRMA != 0 {
-		r.RMA = Cost{Time(c.u8()), Time(c.u8()), Rate(c.u8())}
+		r.RMA = Cost{Time(c.U8()), Time(c.U8()), Rate(c.U8())}
 	}
 	if r.Caps&uct.CapAtomic != 0 {
-		r.AMO = Cost{Overhead: Time(c.u8()), Latency: Time(c.u8())}
+		r.AMO = Cost{Overhead: Time(c.U8()), Latency: Time(c.U8())}
 	}
 	if r.Caps.Has(uct.CapAtomic64) {
-		v := c.u8()
+		v := c.U8()
 		r.Fetch64, r.Domain = uct.AtomicOps(v&maxFetch), uct.AtomicDomain(v>>domainShift)
 	}
 	if r.Caps&uct.CapAM != 0 {
-		r.AM = Cost{Time(c.u8()), Time(c.u8()), Rate(c.u8())}
+		r.AM = Cost{Time(c.U8()), Time(c.U8()), Rate(c.U8())}
 	}
 	if !r.Caps.Has(uct.CapConnectIface) {
 		return r
 	}
-	r.AMBcopy = c.u8()
-	if len(c.b) > 0 && c.b[0] == sameAddr {
-		c.u8()
+	r.AMBcopy = c.U8()
+	if len(c.B) > 0 && c.B[0] == sameAddr {
+		c.U8()
 		r.IfaceAddr = bytes.Clone(r.DeviceAddr)
 		return r
 	}
-	r.IfaceAddr = c.short()
+	r.IfaceAddr = c.Short()
 	return r
 }
 

@@ -290,23 +290,6 @@ func FuzzUnpackAddress(f *testing.F) {
 	})
 }
 
-// TestAppendNamed: each number comes back with each name, also where the number does not fit beside the name.
-func TestAppendNamed(t *testing.T) {
-	for _, known := range [][]string{wireComponents, wireTransports} {
-		for _, name := range append([]string{"other"}, known[1:]...) {
-			for n := range math.MaxUint8 + 1 {
-				b := appendNamed(nil, known, name, n)
-				c := cursor{b: b}
-				gotName, gotN := c.nameAndNumber(known, len(name))
-				require.False(t, c.bad, "%q %d", name, n)
-				require.Empty(t, c.b)
-				require.Equal(t, name, gotName)
-				require.Equal(t, n, gotN, name)
-			}
-		}
-	}
-}
-
 // TestCostOf: of the variants that an iface has, the least times and the largest bandwidth count. A message costs
 // half of what both sides pay, anything else the CPU that posts it. What others use too counts as their share.
 func TestCostOf(t *testing.T) {

@@ -218,22 +218,6 @@ func TestConn_SecondRoleWhileOpening(t *testing.T) {
 	assert.Empty(t, c.Lanes(AM))
 }
 
-// TestCursor_NameAndNumber: a number without a name is rejected.
-func TestCursor_NameAndNumber(t *testing.T) {
-	known := []string{"", "one", "two"}
-	for code := range 5 {
-		c := cursor{b: []byte{byte(code<<4 | 3), 1, 'x'}}
-		name, n := c.nameAndNumber(known, 8)
-		assert.Equal(t, code >= len(known), c.bad, code)
-		assert.Equal(t, 3, n)
-		if code == 0 {
-			assert.Equal(t, "x", name)
-		} else if code < len(known) {
-			assert.Equal(t, known[code], name)
-		}
-	}
-}
-
 // TestRate_Least: no bandwidth is less than one unit.
 func TestRate_Least(t *testing.T) {
 	for _, bw := range []float64{0, -1, 1, rateUnit, math.NaN()} {
@@ -388,17 +372,5 @@ func TestConn_Disconnect(t *testing.T) {
 		a.receive(t, m)
 		assert.Equal(t, want, a.err, "%v", st)
 		assert.True(t, a.conn.Over())
-	}
-}
-
-// TestCursor_Name: a name that is too long or has bytes that are not printable is rejected.
-func TestCursor_Name(t *testing.T) {
-	for name, ok := range map[string]bool{"abc": true, "abcd": false, "a\x00": false, "a\xff": false, "abc\n": false} {
-		c := cursor{b: append([]byte{byte(len(name))}, name...)}
-		got := c.name(3)
-		assert.Equal(t, !ok, c.bad, "%q", name)
-		if ok {
-			assert.Equal(t, name, got)
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gucx/gucx/internal/cursor"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -100,7 +101,7 @@ func (m *Msg) Append(b []byte) []byte {
 	for i := range m.Lanes {
 		l := &m.Lanes[i]
 		b = append(b, l.Src, l.Dst, byte(l.Roles), byte(l.Status))
-		b = appendShort(b, l.EPAddr)
+		b = cursor.AppendShort(b, l.EPAddr)
 	}
 	return append(b, m.Addr...)
 }
@@ -111,31 +112,31 @@ func UnpackMsg(b []byte) (*Msg, error) {
 	if len(b) < msgHeader || len(b) > MaxMsgLen {
 		return nil, badMsg("length %d", len(b))
 	}
-	c := cursor{b: b}
-	if c.u8() != msgMagic {
+	c := cursor.Cursor{B: b}
+	if c.U8() != msgMagic {
 		return nil, badMsg("not a handshake message")
 	}
-	if v := c.u8(); v != msgVersion {
+	if v := c.U8(); v != msgVersion {
 		return nil, badMsg("version %d, want %d", v, msgVersion)
 	}
-	m := &Msg{Type: MsgType(c.u8())}
-	lanes := int(c.u8())
+	m := &Msg{Type: MsgType(c.U8())}
+	lanes := int(c.U8())
 	if m.Type == 0 || m.Type >= msgTypeEnd || lanes > MaxLanes {
 		return nil, badMsg("type %d with %d lanes", m.Type, lanes)
 	}
-	m.Seq = c.u32()
-	m.SrcUUID, m.DstUUID = c.u64(), c.u64()
-	m.SrcEP, m.DstEP = c.u64(), c.u64()
-	m.Window = c.u32()
-	addrLen := int(c.u32())
+	m.Seq = c.U32()
+	m.SrcUUID, m.DstUUID = c.U64(), c.U64()
+	m.SrcEP, m.DstEP = c.U64(), c.U64()
+	m.Window = c.U32()
+	addrLen := int(c.U32())
 	if m.SrcUUID == 0 || m.SrcEP == 0 || addrLen > MaxAddrLen {
 		return nil, badMsg("source %#x/%d, address of %d bytes", m.SrcUUID, m.SrcEP, addrLen)
 	}
 	for range lanes {
 		m.Lanes = append(m.Lanes, unpackLane(&c))
 	}
-	m.Addr = append(m.Addr, c.take(addrLen)...)
-	if c.bad || len(c.b) != 0 {
+	m.Addr = append(m.Addr, c.Take(addrLen)...)
+	if c.Bad || len(c.B) != 0 {
 		return nil, badMsg("length %d does not match %d lanes and an address of %d bytes", len(b), lanes, addrLen)
 	}
 	if err := m.check(); err != nil {
@@ -144,10 +145,10 @@ func UnpackMsg(b []byte) (*Msg, error) {
 	return m, nil
 }
 
-func unpackLane(c *cursor) MsgLane {
+func unpackLane(c *cursor.Cursor) MsgLane {
 	return MsgLane{
-		Src: c.u8(), Dst: c.u8(), Roles: Roles(c.u8()),
-		Status: ucs.Status(c.u8()), EPAddr: c.short(),
+		Src: c.U8(), Dst: c.U8(), Roles: Roles(c.U8()),
+		Status: ucs.Status(c.U8()), EPAddr: c.Short(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/cursor"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -205,10 +206,10 @@ func (h *Hello) append(b []byte) []byte {
 
 // parseHello checks and decodes the body of a HELLO. The result refers to b.
 func parseHello(b []byte) (h Hello, err error) {
-	c := cursor{b: b}
-	addrLen, privateLen, within := c.u16(), c.u16(), c.millis()
-	h = Hello{c.take(addrLen), c.take(privateLen), within}
-	if c.bad || len(c.b) > 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
+	c := cursor.Cursor{B: b}
+	addrLen, privateLen, within := int(c.U16()), int(c.U16()), readMillis(&c)
+	h = Hello{c.Take(addrLen), c.Take(privateLen), within}
+	if c.Bad || len(c.B) > 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
 		return Hello{}, malformed("HELLO with an address of %d bytes and %d of private data in %d", addrLen, privateLen, len(b))
 	}
 	return h, nil
@@ -246,25 +247,25 @@ func (a *Answer) append(b []byte) []byte {
 
 // parseAnswer checks and decodes the body of an ACCEPT. The result refers to b.
 func parseAnswer(b []byte) (*Answer, error) {
-	c := cursor{b: b}
-	a := &Answer{EP: c.u64(), Keys: map[string][]byte{}}
-	addrLen, privateLen, count := c.u16(), c.u16(), c.u32()
-	a.Within = c.millis()
-	a.Addr, a.Private = c.take(addrLen), c.take(privateLen)
-	if c.bad || a.EP == 0 || a.Within == 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
+	c := cursor.Cursor{B: b}
+	a := &Answer{EP: c.U64(), Keys: map[string][]byte{}}
+	addrLen, privateLen, count := int(c.U16()), int(c.U16()), c.U32()
+	a.Within = readMillis(&c)
+	a.Addr, a.Private = c.Take(addrLen), c.Take(privateLen)
+	if c.Bad || a.EP == 0 || a.Within == 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
 		return nil, malformed("ACCEPT of EP %d with an address of %d bytes and %d of private data in %d", a.EP, addrLen, privateLen, len(b))
 	}
 	last := ""
 	for range count {
-		nameLen, keyLen := int(c.u8()), c.u16()
-		name, key := string(c.take(nameLen)), c.take(keyLen)
-		if c.bad || name <= last { // sorted, unique, not empty
+		nameLen, keyLen := int(c.U8()), int(c.U16())
+		name, key := string(c.Take(nameLen)), c.Take(keyLen)
+		if c.Bad || name <= last { // sorted, unique, not empty
 			return nil, malformed("key %q after %q", name, last)
 		}
 		a.Keys[name], last = key, name
 	}
-	if len(c.b) > 0 {
-		return nil, malformed("%d bytes after the last key", len(c.b))
+	if len(c.B) > 0 {
+		return nil, malformed("%d bytes after the last key", len(c.B))
 	}
 	return a, nil
 }
@@ -277,32 +278,5 @@ func appendMillis(b []byte, d time.Duration) []byte {
 // KeyLen returns the encoded length of a key, for the limit MaxKeysLen.
 func KeyLen(name string, key []byte) int { return keyFixed + len(name) + len(key) }
 
-// cursor decodes a message. bad is set after a read beyond its end.
-type cursor struct {
-	b   []byte
-	bad bool
-}
-
-func (c *cursor) take(n int) []byte {
-	if n > len(c.b) {
-		c.b, c.bad = nil, true
-		return nil
-	}
-	part := c.b[:n:n]
-	c.b = c.b[n:]
-	return part
-}
-
-// number decodes a number of n bytes, at most 8.
-func (c *cursor) number(n int) uint64 {
-	var b [8]byte
-	copy(b[:], c.take(n))
-	return binary.LittleEndian.Uint64(b[:])
-}
-
-func (c *cursor) u8() uint8   { return uint8(c.number(1)) }
-func (c *cursor) u16() int    { return int(c.number(2)) }
-func (c *cursor) u32() uint32 { return uint32(c.number(4)) }
-func (c *cursor) u64() uint64 { return c.number(8) }
-
-func (c *cursor) millis() time.Duration { return time.Duration(c.u32()) * time.Millisecond }
+// readMillis reads a time that appendMillis has appended.
+func readMillis(c *cursor.Cursor) time.Duration { return time.Duration(c.U32()) * time.Millisecond }

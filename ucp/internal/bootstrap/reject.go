@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gucx/gucx/internal/cursor"
 )
 
 // Reason explains why a transport of the listener does not reach the dialer: the criterion that failed, from the
@@ -56,19 +58,19 @@ func parseRejection(h header, body []byte) error {
 	if h.version != version {
 		return e
 	}
-	c := cursor{b: body}
-	count := int(c.u8())
+	c := cursor.Cursor{B: body}
+	count := int(c.U8())
 	for range min(count, MaxReasons) {
-		tlLen, devLen, whyLen := int(c.u8()), int(c.u8()), c.u16()
-		r := Reason{string(c.take(tlLen)), string(c.take(devLen)), string(c.take(whyLen))}
-		if c.bad || r != (Reason{printable(r.Transport, math.MaxUint8), printable(r.Device, math.MaxUint8), printable(r.Why, maxWhy)}) {
+		tlLen, devLen, whyLen := int(c.U8()), int(c.U8()), int(c.U16())
+		r := Reason{string(c.Take(tlLen)), string(c.Take(devLen)), string(c.Take(whyLen))}
+		if c.Bad || r != (Reason{printable(r.Transport, math.MaxUint8), printable(r.Device, math.MaxUint8), printable(r.Why, maxWhy)}) {
 			return malformed("REJECT with %d reasons in %d bytes", count, len(body))
 		}
 		e.Reasons = append(e.Reasons, r)
 	}
-	if c.bad || count > MaxReasons || len(c.b) > MaxPrivate {
+	if c.Bad || count > MaxReasons || len(c.B) > MaxPrivate {
 		return malformed("REJECT with %d reasons in %d bytes", count, len(body))
 	}
-	e.Private = c.b
+	e.Private = c.B
 	return e
 }
