@@ -3,7 +3,7 @@ package ucp
 import (
 	"time"
 
-	"github.com/gucx/gucx/wireup"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 )
 
 // alarmPause is the least time between two looks at deadlines, for each 1,000 connected EPs: many deadlines that
@@ -52,6 +52,6 @@ func (e *EP) timePassed() {
 		return
 	}
 	if !e.protocolTime() {
-		e.handle(wireup.Event{Kind: wireup.TimePassed})
+		e.handle(handshake.Event{Kind: handshake.TimePassed})
 	}
 }

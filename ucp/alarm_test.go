@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// firstPause is the time after which wireup first retransmits a message.
+// firstPause is the time after which a handshake first retransmits a message.
 const firstPause = time.Second
 
 // spin makes progress on one end only.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/regcache"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/wireup"
 )
 
 // Config configures a [Context]. The zero value is the default; [Config.Table]
@@ -214,8 +214,8 @@ func (c *Config) Validate() error {
 		checkWord("STUDY_KEY_RESOLVE", c.Study.KeyResolve, "", ResolveAtUnpack, ResolveAtOp),
 		checkWord("COSTS", c.Costs, "", CostsMeasured, CostsDeclared),
 		checkWord("TAG_PROTO", c.TagProto, "", tagProtoAuto, tagProtoTupleq, tagProtoCopy),
-		checkRange("MAX_RNDV_RAILS", c.MaxRndvRails, wireup.MaxRails),
-		checkRange("MAX_RMA_RAILS", c.MaxRMARails, wireup.MaxRails),
+		checkRange("MAX_RNDV_RAILS", c.MaxRndvRails, selection.MaxRails),
+		checkRange("MAX_RMA_RAILS", c.MaxRMARails, selection.MaxRails),
 		checkRange("TUPLEQ_MAX", c.TupleqMax, math.MaxInt),
 		checkRange("MAX_EPS_PER_PEER", c.MaxEPsPerPeer, math.MaxInt32),
 		checkRange("WIREUP_TIMEOUT", c.WireupTimeout, config.Infinite),
@@ -262,7 +262,7 @@ const defaultMaxEPsPerPeer = 4096
 
 func (c *Config) maxEPsPerPeer() int { return cmp.Or(c.MaxEPsPerPeer, defaultMaxEPsPerPeer) }
 
-// wireupTimeout returns WireupTimeout for wireup, where 0 means no limit.
+// wireupTimeout returns WireupTimeout for handshake.Conn, where 0 means no limit.
 func (c *Config) wireupTimeout() time.Duration {
 	switch c.WireupTimeout {
 	case 0:
@@ -364,8 +364,8 @@ func (c *Config) sharedFrom() int {
 }
 
 // rails returns the number of lanes that connections need for both settings.
-func (c *Config) rails() wireup.Rails {
-	return wireup.Rails{RMA: max(c.rndvSharing().rails, c.rmaSharing().rails)}
+func (c *Config) rails() selection.Rails {
+	return selection.Rails{RMA: max(c.rndvSharing().rails, c.rmaSharing().rails)}
 }
 
 func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }

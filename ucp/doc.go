@@ -96,8 +96,8 @@
 //
 // NewEP sends no message and opens no transport endpoint. The first operation that needs a lane
 // (a transport endpoint for put and get, for atomics, or for active messages) makes
-// the next Progress connect it; until then operations wait. Package wireup selects
-// the lanes; [EP.Explain] explains the selection. If a transport cannot carry the handshake, the
+// the next Progress connect it; until then operations wait. [EP.Explain] explains
+// the selection of the lanes. If a transport cannot carry the handshake, the
 // next best is used. If both sides have two devices of a transport, the data of large
 // messages uses lanes over both (Config.MaxRndvRails), and large puts and gets too if
 // Config.MaxRMARails permits it. After the handshake the transport that carried it

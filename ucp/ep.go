@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -54,8 +55,8 @@ type opCounts struct {
 
 // epRoles are roles of lanes, and what the lane of messages permits now.
 type epRoles struct {
-	needed wireup.Roles // roles to connect in the next Progress
-	pinned wireup.Roles // roles whose lanes cannot be replaced: losses on them cannot be detected
+	needed handshake.Roles // roles to connect in the next Progress
+	pinned handshake.Roles // roles whose lanes cannot be replaced: losses on them cannot be detected
 	// atOnce is the length in bytes below which one call sends a message without OpParams: at most messages.maxShort + 1
 	// and messages.maxWord + 1. 0 while none may be sent so, and if EP.msgs is nil: the fast paths need no other check.
 	atOnce uint16
@@ -266,7 +267,7 @@ func (e *EP) releaseHeldIfaces() {
 
 // requestLane requests a lane, which Progress connects.
 func (e *EP) requestLane(p wireup.Role) {
-	e.roles.needed |= wireup.Set(p)
+	e.roles.needed |= handshake.Set(p)
 	e.w.schedule(e)
 }
 
@@ -325,7 +326,7 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 
 // setFailureCause records the reason why the EP has failed.
 func (e *EP) setFailureCause(st ucs.Status, reason error, i *iface) {
-	e.failed.cause, e.failed.tellPeer = st, i != nil && !wireup.PeerGone(st)
+	e.failed.cause, e.failed.tellPeer = st, i != nil && !handshake.PeerGone(st)
 	e.failed.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
 }
 
@@ -346,7 +347,7 @@ func (e *EP) closeFailed() {
 		e.w.stats.failedEPs.Inc()
 	}
 	if l := e.link; l != nil && (e.failed.tellPeer || l.connecting()) {
-		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.failed.cause})
+		e.handle(handshake.Event{Kind: handshake.Closed, Status: e.failed.cause})
 	}
 	onError := e.onError // destroy drops it
 	e.abort(e.failed.cause)
@@ -557,7 +558,7 @@ func (e *EP) destroyWhenIdle() {
 // for room were sent: the notification may use another lane.
 func (e *EP) disconnect() {
 	e.closing.notifies = false
-	e.handle(wireup.Event{Kind: wireup.Closed})
+	e.handle(handshake.Event{Kind: handshake.Closed})
 }
 
 // destroy removes the EP from the worker, and completes the caller's Close if no operation is

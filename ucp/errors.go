@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -210,7 +211,7 @@ func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
 // setting that excludes them.
 func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []bootstrap.Reason) {
 	last := -1
-	for _, c := range wireup.Rank(p, w.net.addr, addr, w.reacher(addr)) {
+	for _, c := range selection.Rank(p, w.net.addr, addr, w.reacher(addr)) {
 		if c.Local != last && c.Why != "" {
 			r := &w.ifaces[c.Local].attr.Resource
 			reasons = append(reasons, bootstrap.Reason{Transport: r.Transport, Device: r.Device, Why: c.Why})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -22,7 +23,7 @@ func (w *Worker) Explain(addr []byte) (string, error) {
 	}
 	i := EPInfo{
 		Worker: w.net.addr.UUID(), Peer: a.UUID(), Transports: w.transportInfos(),
-		Choices: wireup.Choices(w.net.addr, a, w.reacher(a), w.ctx.cfg.rails()),
+		Choices: selection.Choices(w.net.addr, a, w.reacher(a), w.ctx.cfg.rails()),
 	}
 	return i.String(), nil
 }
@@ -240,7 +241,7 @@ func (e *EP) plannedRails() (names []string, use proto.Rails) {
 		}
 		return names, l.rails.Rails
 	}
-	for _, c := range wireup.Chosen(wireup.RMABW, e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()) {
+	for _, c := range selection.Chosen(wireup.RMABW, e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()) {
 		names = append(names, e.w.ifaces[c.Local].String())
 		use.Add(c.Bandwidth)
 	}

@@ -4,13 +4,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
-// If Config.LaneRetryInterval is set and the path of a failed lane works again, operations return to it. wireup decides when to try the
+// If Config.LaneRetryInterval is set and the path of a failed lane works again, operations return to it. handshake.Conn decides when to try the
 // path, and opens a lane without roles over it. After a message has arrived over this lane, the
 // roles for which it is better move to it. Each side moves its roles independently:
 //
@@ -24,7 +25,7 @@ import (
 // Nothing is repeated or lost. If the new lane fails in the meantime, the role returns to the old
 // lane.
 
-// laneRetry returns the interval for wireup; 0 for never. Tuple queues belong to a lane, so their
+// laneRetry returns the interval for handshake.Conn; 0 for never. Tuple queues belong to a lane, so their
 // messages cannot move.
 func (c *Config) laneRetry() time.Duration {
 	if c.TagProto != "" && c.TagProto != tagProtoAuto {
@@ -45,13 +46,13 @@ type laneMoves struct {
 	oldAM     *lane
 	roleMoves []*roleMove
 	probes    []*laneProbe
-	drains    []wireup.Event // LaneDrained events to deliver after the worker has handled what has arrived
+	drains    []handshake.Event // LaneDrained events to deliver after the worker has handled what has arrived
 }
 
 // roleMove is a lane from which roles move away.
 type roleMove struct {
 	lane    int
-	roles   wireup.Roles
+	roles   handshake.Roles
 	cut     bool           // the roles have no lane
 	waits   bool           // pend is queued at the lane
 	flushes bool           // flush was posted
@@ -154,7 +155,7 @@ func (p *laneProbe) send(l *link) bool {
 }
 
 // returned records that a lane on trial works, and that lost roles have lanes again.
-func (l *link) returned(n int, roles wireup.Roles) {
+func (l *link) returned(n int, roles handshake.Roles) {
 	x := &l.lanes.All[n]
 	l.moving().trials &^= 1 << n
 	l.e.w.stats.returnedLanes.Inc()
@@ -165,7 +166,7 @@ func (l *link) returned(n int, roles wireup.Roles) {
 }
 
 // moveRolesFrom starts to move roles away from a lane.
-func (l *link) moveRolesFrom(n int, roles wireup.Roles) {
+func (l *link) moveRolesFrom(n int, roles handshake.Roles) {
 	m := l.moving()
 	v := &roleMove{lane: n, roles: roles}
 	v.pend.Func = func(*uct.PendingReq) error {
@@ -213,7 +214,7 @@ func (l *link) moveLanes() {
 	for _, v := range slices.Clone(m.roleMoves) {
 		if left := l.moves == m && slices.Contains(m.roleMoves, v) && l.continueMove(v); left {
 			m.roleMoves = slices.DeleteFunc(m.roleMoves, func(x *roleMove) bool { return x == v })
-			l.e.handle(wireup.Event{Kind: wireup.LaneQuiesced, Lane: v.lane})
+			l.e.handle(handshake.Event{Kind: handshake.LaneQuiesced, Lane: v.lane})
 		}
 	}
 	for l.moves == m && len(m.drains) > 0 {
@@ -308,7 +309,7 @@ func (l *link) hasMovedRole(n int, role wireup.Role) bool {
 func (l *link) isMovingAM(x *lane) bool { return l.moves != nil && l.moves.oldAM == x }
 
 // cancelMoves ends the moves of roles that return to the lane because the new lane has failed.
-func (l *link) cancelMoves(n int, roles wireup.Roles) {
+func (l *link) cancelMoves(n int, roles handshake.Roles) {
 	m := l.moves
 	if m == nil {
 		return
@@ -352,9 +353,9 @@ func (l *link) whyGivenUp() []error {
 
 // drain records that the worker must handle what has arrived at a transport from the peer. The next
 // Progress does that and reports LaneDrained.
-func (l *link) drain(act wireup.Action) {
+func (l *link) drain(act handshake.Action) {
 	m := l.moving()
-	m.drains = append(m.drains, wireup.Event{Kind: wireup.LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status})
+	m.drains = append(m.drains, handshake.Event{Kind: handshake.LaneDrained, Local: act.Local, Remote: act.Remote, Status: act.Status})
 	l.e.w.schedule(l.e)
 }
 

@@ -365,7 +365,7 @@ func TestFailback_RealTransports(t *testing.T) {
 }
 
 // TestFailback_BreaksAgain: lanes break at any moment of a move. The EPs do not fail, and use the better lane in the
-// end. In rare histories an EP fails: see the limits in docs/design/0021. wireup.TestRetry_BreaksAgain is the same for handshakes.
+// end. In rare histories an EP fails: see the limits in docs/design/0021. handshake.TestRetry_BreaksAgain is the same for handshakes.
 func TestFailback_BreaksAgain(t *testing.T) {
 	if !testenv.Soak() {
 		t.Skip("in rare histories an EP fails; make soak")

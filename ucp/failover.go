@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -45,7 +46,7 @@ func (e *EP) laneBroke(x *lane, err error) {
 		return
 	}
 	x.Failed = err
-	e.handle(wireup.Event{Kind: wireup.LaneFailed, Lane: l.lanes.Index(x), Status: statusOf(err)})
+	e.handle(handshake.Event{Kind: handshake.LaneFailed, Lane: l.lanes.Index(x), Status: statusOf(err)})
 }
 
 // peerStatusErr returns the error of a lane that the peer has rejected or dropped with a status. A lack of resources
@@ -80,7 +81,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	connected := x.Connected
 	had := l.lanes.Retire(x, st)
 	if l.isMovingAM(x) {
-		had |= wireup.Set(wireup.AM)
+		had |= handshake.Set(wireup.AM)
 	}
 	if !active {
 		return
@@ -107,7 +108,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 }
 
 // lacksAnyRole reports whether one of the roles has no lane.
-func (e *EP) lacksAnyRole(roles wireup.Roles) bool {
+func (e *EP) lacksAnyRole(roles handshake.Roles) bool {
 	for p := range wireup.Aux {
 		if roles.Has(p) && e.lane(p) == nil {
 			return true

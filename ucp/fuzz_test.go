@@ -11,6 +11,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
@@ -243,7 +244,7 @@ func (x *victim) allEnd() {
 
 // toWorker gives a handshake message valid ids of a peer, and seals it.
 func toWorker(peer, w *Worker, ep *EP, b []byte) []byte {
-	m, err := wireup.UnpackMsg(b)
+	m, err := handshake.UnpackMsg(b)
 	if err != nil || ep.link == nil {
 		return b
 	}
@@ -261,13 +262,13 @@ func messageSeeds() (seeds [][]byte) {
 		}
 		seeds = append(seeds, b)
 	}
-	hello := &wireup.Msg{
-		Type: wireup.Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3,
-		Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+	hello := &handshake.Msg{
+		Type: handshake.Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3,
+		Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 	}
 	add(hostileMsg{wire.AMWireup, namesEP, hello.Append(nil)})
 	add(hostileMsg{wire.AMWireup, 0, hello.Append(nil)})
-	hello.Type, hello.DstEP = wireup.Reply, 1<<32
+	hello.Type, hello.DstEP = handshake.Reply, 1<<32
 	add(hostileMsg{wire.AMWireup, namesEP, hello.Append(nil)})
 	add(hostileMsg{wire.AMRequest, namesEP, make([]byte, wire.RequestLen)})
 	add(hostileMsg{wire.AMNotify, namesEP, make([]byte, wire.NotifyLen)})

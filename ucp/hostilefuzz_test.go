@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -136,7 +137,7 @@ func (x *hostile) address(m *hostileMsg) {
 
 // handshake returns a handshake message of the hostile peer, or one that claims to be from the honest peer.
 func (x *hostile) handshake(m *hostileMsg) []byte {
-	h, err := wireup.UnpackMsg(m.body)
+	h, err := handshake.UnpackMsg(m.body)
 	if err != nil {
 		return m.body
 	}
@@ -283,10 +284,10 @@ func hostileSeeds() (seeds [][]byte) {
 		}
 		seeds = append(seeds, out)
 	}
-	for typ := wireup.Request; typ <= wireup.Dropped; typ++ {
-		m := &wireup.Msg{
+	for typ := handshake.Request; typ <= handshake.Dropped; typ++ {
+		m := &handshake.Msg{
 			Type: typ, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Addr: []byte{1},
-			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.AM), EPAddr: []byte{0, 0}}},
+			Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.AM), EPAddr: []byte{0, 0}}},
 		}
 		for _, how := range []uint8{0, namesEP, hostileGuess, hostileGuess | hostileStep} {
 			seeds = append(seeds, hostileMsg{wire.AMWireup, how, m.Append(nil)}.append(nil))

@@ -3,6 +3,7 @@ package ucp
 import (
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/wireup"
@@ -13,7 +14,7 @@ import (
 //   - After half of the time without operations and messages the EP quiesces its lanes as in a failback (see
 //     failback.go), but for no other lane. So the next operation waits for a lane and thereby ends this state: posts
 //     need not be counted.
-//   - After the other half wireup asks the peer. A peer whose lanes are quiesced too agrees, and both close the lanes.
+//   - After the other half handshake.Conn asks the peer. A peer whose lanes are quiesced too agrees, and both close the lanes.
 //   - The state of the EP, such as its link, ids, credit and stream, remains.
 //
 // An EP without lanes does not detect that its peer has died. So it connects at intervals.
@@ -81,7 +82,7 @@ func (l *link) idleTimePassed() {
 	i.traffic = traffic
 	l.checkIdleIn(e.w.ctx.cfg.idleTimeout() / 2 << i.refusals)
 	if unused && e.isIdle() && e.canReconnect() {
-		e.handle(wireup.Event{Kind: wireup.NoOperations})
+		e.handle(handshake.Event{Kind: handshake.NoOperations})
 	}
 }
 
@@ -143,7 +144,7 @@ func (l *link) checkIdle() {
 	if unused && e.isIdle() && e.canReconnect() {
 		st = ucs.StatusOK
 	}
-	e.handle(wireup.Event{Kind: wireup.IdleChecked, Status: st})
+	e.handle(handshake.Event{Kind: handshake.IdleChecked, Status: st})
 }
 
 // wentIdle records that the lanes close.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -175,7 +176,7 @@ func (e *EP) info() EPInfo {
 	i := EPInfo{
 		ID: e.id, Worker: e.w.net.addr.UUID(), Peer: e.peer.Addr.UUID(),
 		State: e.state.String(), Conditions: e.conditions(), ByPeer: e.origin.accepted,
-		Choices: wireup.Choices(e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()),
+		Choices: selection.Choices(e.w.net.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()),
 		Lanes:   e.laneInfos(), Protocols: e.protocolInfos(), Sharing: e.sharingInfos(), InFlight: e.inFlight(),
 	}
 	if e.failed.err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -22,7 +23,7 @@ func (p *pair) third(c *Context) *Worker {
 }
 
 // sealed returns a handshake message from w to another worker, with its proof.
-func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
+func (w *Worker) sealed(to *Worker, m *handshake.Msg) []byte {
 	p, err := w.peers.Find(to.net.packed)
 	if err != nil {
 		panic(err)
@@ -32,10 +33,10 @@ func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
 
 // impostures are REQUESTs to b that a worker sends with the address of a.
 func impostures(t *testing.T, p *pair, bad *Worker) map[string][]byte {
-	request := func(uuid uint64, addr []byte) *wireup.Msg {
-		return &wireup.Msg{
-			Type: wireup.Request, SrcUUID: uuid, DstUUID: p.b.w.net.addr.UUID(), SrcEP: 1, Addr: addr,
-			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+	request := func(uuid uint64, addr []byte) *handshake.Msg {
+		return &handshake.Msg{
+			Type: handshake.Request, SrcUUID: uuid, DstUUID: p.b.w.net.addr.UUID(), SrcEP: 1, Addr: addr,
+			Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 		}
 	}
 	mixed := *bad.net.addr
@@ -94,11 +95,11 @@ func TestImpostor_Connected(t *testing.T) {
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
 	p.idle()
 	bad, e := p.third(p.a.ctx), p.b.ep
-	for typ := wireup.Request; typ <= wireup.Dropped; typ++ {
+	for typ := handshake.Request; typ <= handshake.Dropped; typ++ {
 		for _, dst := range []uint64{e.id, 0} {
-			m := &wireup.Msg{
+			m := &handshake.Msg{
 				Type: typ, SrcUUID: p.a.w.net.addr.UUID(), DstUUID: p.b.w.net.addr.UUID(), SrcEP: e.link.conn.RemoteEP(), DstEP: dst,
-				Addr: p.a.w.net.packed, Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+				Addr: p.a.w.net.packed, Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 			}
 			refused, ignored := p.b.w.stats.badMessages.Load(), e.link.conn.Ignored()
 			p.b.w.handleWireup(bad.sealed(p.b.w, m), nil)

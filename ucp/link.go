@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/unordered"
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	lanes "github.com/gucx/gucx/ucp/internal/lane"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
@@ -19,7 +20,7 @@ import (
 // link is the part of an EP that exists from the first operation that needs a lane.
 type link struct {
 	e       *EP
-	conn    *wireup.Conn
+	conn    *handshake.Conn
 	lanes   lanes.Set[*iface]
 	rails   railSet      // the lanes that share large transfers
 	group   int          // index in Worker.lanes.groups of the domains of rails; -1 if they are fewer than two
@@ -65,9 +66,9 @@ func (w *Worker) dropLink(l *link) {
 
 // handle passes an event to the connection, carries out the actions that it returns, and repeats
 // that for the events that those cause.
-func (e *EP) handle(ev wireup.Event) {
+func (e *EP) handle(ev handshake.Event) {
 	l := e.link
-	var more []wireup.Event
+	var more []handshake.Event
 	now := e.w.engine.Alarm.Now()
 	for {
 		ev.Now = now
@@ -89,18 +90,18 @@ func (e *EP) handle(ev wireup.Event) {
 }
 
 // carryOut carries out an action. ok reports whether it causes another event, next.
-func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
+func (l *link) carryOut(act handshake.Action) (next handshake.Event, ok bool) {
 	switch act.Kind {
-	case wireup.SendMsg:
+	case handshake.SendMsg:
 		l.carrier.Send(l.e.peer.Seal(act.Msg.Append(nil)), act.Again)
-	case wireup.OpenLane:
+	case handshake.OpenLane:
 		return l.open(act), true
-	case wireup.ConnectLane:
+	case handshake.ConnectLane:
 		return l.connect(act), true
-	case wireup.ActivateLane:
+	case handshake.ActivateLane:
 		l.cancelMoves(act.Lane, act.Roles)
 		l.activate(act.Lane, act.Roles)
-	case wireup.CloseLane:
+	case handshake.CloseLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
 		l.endMoves(act.Lane)
 		l.close(&l.lanes.All[act.Lane])
@@ -108,29 +109,29 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 		if len(l.undecided) > 0 {
 			l.e.w.schedule(l.e)
 		}
-	case wireup.RetireLane:
+	case handshake.RetireLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
-	case wireup.LoseRoles:
+	case handshake.LoseRoles:
 		l.failRoles(act.Roles, act.Status)
-	case wireup.ProbeLane:
+	case handshake.ProbeLane:
 		l.probeLane(act.Lane, l.e.peer.Seal(act.Msg.Append(nil)))
-	case wireup.ReturnLane:
+	case handshake.ReturnLane:
 		l.returned(act.Lane, act.Roles)
-	case wireup.QuiesceLane:
+	case handshake.QuiesceLane:
 		l.moveRolesFrom(act.Lane, act.Roles)
-	case wireup.DrainLane:
+	case handshake.DrainLane:
 		l.drain(act)
-	case wireup.CheckIdle:
+	case handshake.CheckIdle:
 		l.idle.check = true
 		l.e.w.schedule(l.e)
-	case wireup.WentIdle:
+	case handshake.WentIdle:
 		l.wentIdle()
-	case wireup.KeepLanes:
+	case handshake.KeepLanes:
 		l.keepLanes(act.Status)
-	case wireup.FailEP:
+	case handshake.FailEP:
 		l.failed(act.Status, act.Why)
 	}
-	return wireup.Event{}, false
+	return handshake.Event{}, false
 }
 
 func (l *link) failed(st ucs.Status, why string) {
@@ -167,7 +168,7 @@ func (l *link) joinCauses(st ucs.Status) error {
 }
 
 // open opens the transport endpoint of a lane.
-func (l *link) open(act wireup.Action) wireup.Event {
+func (l *link) open(act handshake.Action) handshake.Event {
 	l.openedOnTrial(act.Lane)
 	i := l.e.w.ifaces[act.Local]
 	remote := &l.e.peer.Addr.Resources[act.Remote]
@@ -181,7 +182,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	ep, err := i.NewEP(p)
 	if err != nil {
 		l.lanes.All[act.Lane] = lane{Iface: i, Failed: err}
-		return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: statusOf(err)}
+		return handshake.Event{Kind: handshake.LaneFailed, Lane: act.Lane, Status: statusOf(err)}
 	}
 	x := &l.lanes.All[act.Lane]
 	*x = lanes.New(ep, i, act.Remote)
@@ -189,26 +190,26 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	l.e.laneOpened(x)
 	i.Retain()
 	l.e.w.lanes.byEP[ep] = laneOwner{e: l.e}
-	ev := wireup.Event{Kind: wireup.LaneOpened, Lane: act.Lane}
+	ev := handshake.Event{Kind: handshake.LaneOpened, Lane: act.Lane}
 	if !act.ViaIface {
 		if x.Connect == nil {
-			return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: ucs.StatusUnsupported}
+			return handshake.Event{Kind: handshake.LaneFailed, Lane: act.Lane, Status: ucs.StatusUnsupported}
 		}
 		ev.EPAddr = x.Connect.EPAddr(nil)
 	}
 	return ev
 }
 
-func (l *link) connect(act wireup.Action) wireup.Event {
+func (l *link) connect(act handshake.Action) handshake.Event {
 	x := &l.lanes.All[act.Lane]
 	if x.Connect == nil {
-		return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: ucs.StatusUnsupported}
+		return handshake.Event{Kind: handshake.LaneFailed, Lane: act.Lane, Status: ucs.StatusUnsupported}
 	}
 	if err := x.Connect.Connect(l.e.peer.Addr.Resources[x.Remote].DeviceAddr, act.EPAddr); err != nil {
 		x.Failed = err
-		return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: statusOf(err)}
+		return handshake.Event{Kind: handshake.LaneFailed, Lane: act.Lane, Status: statusOf(err)}
 	}
-	return wireup.Event{Kind: wireup.LaneConnected, Lane: act.Lane}
+	return handshake.Event{Kind: handshake.LaneConnected, Lane: act.Lane}
 }
 
 // markConnected records that an operation was posted over a lane, so its transport is connected, and binds keys to
@@ -219,7 +220,7 @@ func (l *link) markConnected(x *lane) {
 }
 
 // activate assigns roles to a lane, binds keys to it and starts the waiting operations.
-func (l *link) activate(n int, roles wireup.Roles) {
+func (l *link) activate(n int, roles handshake.Roles) {
 	l.lanes.Activate(&l.lanes.All[n], roles)
 	if l.moves != nil && roles.Has(wireup.AM) {
 		l.moves.oldAM = nil
@@ -299,7 +300,7 @@ func (s *railSet) add(lane uint8, bandwidth uint64) {
 // findRails computes rails and group after the lanes have changed.
 func (l *link) findRails() {
 	shares := l.conn.Lanes(wireup.RMABW)
-	slices.SortStableFunc(shares, func(a, b wireup.Share) int { return cmp.Compare(b.Weight, a.Weight) })
+	slices.SortStableFunc(shares, func(a, b handshake.Share) int { return cmp.Compare(b.Weight, a.Weight) })
 	l.rails = railSet{}
 	for _, s := range shares {
 		if x := &l.lanes.All[s.Lane]; x.EP != nil && x.Active && !l.hasMovedRole(s.Lane, wireup.RMABW) {

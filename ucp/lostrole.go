@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -10,13 +11,13 @@ import (
 // lostRoles are the roles of an EP that have lost their last lane, while other lanes remain:
 // operations that need these roles fail with the reason, and other operations continue.
 type lostRoles struct {
-	roles  wireup.Roles
+	roles  handshake.Roles
 	status ucs.Status // reason for which the latest role was lost
 	why    error      // the same reason, with text
 }
 
 // failRoles fails all operations that need one of the roles.
-func (l *link) failRoles(roles wireup.Roles, st ucs.Status) {
+func (l *link) failRoles(roles handshake.Roles, st ucs.Status) {
 	all := l.lost.roles | roles
 	if all != l.lost.roles {
 		l.lost = lostRoles{all, st, fmt.Errorf("no lane left for %s: %w", all, l.joinCauses(st))}

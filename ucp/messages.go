@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/shortcopy"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -166,7 +167,7 @@ func (e *EP) messaging() *messages {
 func (e *EP) newMessages() {
 	e.msgs = &messages{e: e, self: e.id}
 	e.msgs.unbind()
-	e.roles.pinned |= wireup.Set(wireup.AM)
+	e.roles.pinned |= handshake.Set(wireup.AM)
 	e.msgs.Window = window.Closed()
 	if e.link != nil {
 		e.msgs.Resize(e.link.window)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -132,7 +133,7 @@ func (w *Worker) publish() error {
 
 // reacher returns a function that reports whether an iface of this worker reaches one of the
 // peer's, or why not.
-func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
+func (w *Worker) reacher(addr *wireup.Address) selection.Reacher {
 	return func(l, r int) (bool, string) {
 		a := w.ifaces[l].addr
 		if a == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
@@ -374,7 +375,7 @@ func TestOpFlags_NowWithoutResources(t *testing.T) {
 func TestOpFlags_NowWithoutLane(t *testing.T) {
 	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).grown().warm()
 	l := p.a.ep.link
-	l.lanes.Use[wireup.AM], l.lost.roles, l.lost.why = nil, wireup.Set(wireup.AM), ucs.ErrTimedOut
+	l.lanes.Use[wireup.AM], l.lost.roles, l.lost.why = nil, handshake.Set(wireup.AM), ucs.ErrTimedOut
 	p.a.ep.msgs.unbind()
 	_, err := p.a.ep.TagSend(1, nil, &OpParams{Flags: CompleteNow})
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/wireup"
 )
 
 // A REQUEST of a peer makes a passive EP, which no user has. While it has no lane it is half open:
@@ -84,7 +84,7 @@ func (e *EP) expire() {
 func (e *EP) reject(peerEP uint64) {
 	e.w.stats.rejectedEPs.Inc()
 	e.beginTo(peerEP, e.w.own())
-	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusNoResource})
+	e.handle(handshake.Event{Kind: handshake.Closed, Status: ucs.StatusNoResource})
 	e.destroyWhenIdle()
 }
 
@@ -92,7 +92,7 @@ func (e *EP) reject(peerEP uint64) {
 // transport sends it at once.
 func (e *EP) evict() {
 	e.w.stats.evictedEPs.Inc()
-	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusTimedOut})
+	e.handle(handshake.Event{Kind: handshake.Closed, Status: ucs.StatusTimedOut})
 	e.abort(ucs.StatusTimedOut)
 	e.destroy()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -21,11 +22,11 @@ import (
 )
 
 // ask makes a worker send a REQUEST to a with a new id, for the given lane, and nothing more.
-func (p *pair) ask(from *Worker, i int, lane wireup.MsgLane) {
+func (p *pair) ask(from *Worker, i int, lane handshake.MsgLane) {
 	p.t.Helper()
-	lane.Roles = wireup.Set(wireup.RMA)
-	m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: from.net.addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
-		SrcEP: uint64(1 + i), Addr: from.net.packed, Lanes: []wireup.MsgLane{lane}}
+	lane.Roles = handshake.Set(wireup.RMA)
+	m := &handshake.Msg{Type: handshake.Request, Seq: uint32(i), SrcUUID: from.net.addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
+		SrcEP: uint64(1 + i), Addr: from.net.packed, Lanes: []handshake.MsgLane{lane}}
 	p.a.w.handleWireup(from.sealed(p.a.w, m), nil)
 	p.step()
 }
@@ -36,10 +37,10 @@ func TestHalfOpen_TimeOut(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand handshakes")
 	for _, tc := range []struct {
 		name string
-		lane wireup.MsgLane
+		lane handshake.MsgLane
 	}{
-		{"refused", wireup.MsgLane{Src: 63, Dst: 63}},
-		{"accepted", wireup.MsgLane{EPAddr: []byte{2, 0}}},
+		{"refused", handshake.MsgLane{Src: 63, Dst: 63}},
+		{"accepted", handshake.MsgLane{EPAddr: []byte{2, 0}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,7 @@ func (p *pair) flood(n, workers int) {
 		from[i] = p.third(p.b.ctx)
 	}
 	for i := range n {
-		p.ask(from[i%workers], i, wireup.MsgLane{EPAddr: []byte{2, 0}})
+		p.ask(from[i%workers], i, handshake.MsgLane{EPAddr: []byte{2, 0}})
 	}
 }
 
@@ -165,8 +166,8 @@ func TestReceive_WrongSourceIsDropped(t *testing.T) {
 	p.idle()
 	_, before := p.b.w.names.Len()
 	for i := range 1000 {
-		m := &wireup.Msg{Type: wireup.Reply, SrcUUID: p.a.w.net.addr.UUID(), DstUUID: p.b.w.net.addr.UUID(), SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
-			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA)}}}
+		m := &handshake.Msg{Type: handshake.Reply, SrcUUID: p.a.w.net.addr.UUID(), DstUUID: p.b.w.net.addr.UUID(), SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
+			Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.RMA)}}}
 		p.b.w.handleWireup(p.a.w.sealed(p.b.w, m), nil)
 		p.b.w.Progress()
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -110,12 +111,12 @@ func (e *EP) connect() {
 		e.makeLink()
 	}
 	if e.roles.pinned.Has(wireup.AM) && e.link.lanes.Use[wireup.AM] == nil && e.peer.Best[wireup.AM].OK || needs.Has(wireup.AM) {
-		needs &^= wireup.Set(wireup.AM)
-		e.handle(wireup.Event{Kind: wireup.NeedLane, Role: wireup.AM})
+		needs &^= handshake.Set(wireup.AM)
+		e.handle(handshake.Event{Kind: handshake.NeedLane, Role: wireup.AM})
 	}
 	for p := range wireup.Aux {
 		if needs.Has(p) && e.state < epFailed {
-			e.handle(wireup.Event{Kind: wireup.NeedLane, Role: p})
+			e.handle(handshake.Event{Kind: handshake.NeedLane, Role: p})
 		}
 	}
 }
@@ -128,7 +129,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link = &link{e: e, group: -1}
 	e.link.lanes.Apart = e.w.stats.spans.measures()
 	e.each(func(p *protocol) func(*EP) { return p.linked })
-	e.link.conn = wireup.NewConn(wireup.ConnParams{
+	e.link.conn = handshake.NewConn(handshake.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.link.window), Retry: e.w.ctx.cfg.laneRetry(), Idle: e.w.ctx.cfg.idleTimeout() > 0,
@@ -148,7 +149,7 @@ func (e *EP) carrierFailed() {
 	if waits || !c.Posted() {
 		ok, why := c.Recover(!waits)
 		if ok {
-			e.handle(wireup.Event{Kind: wireup.SendingFailed})
+			e.handle(handshake.Event{Kind: handshake.SendingFailed})
 			e.w.schedule(e)
 			if e.link != nil {
 				c.Settle(false)
@@ -159,7 +160,7 @@ func (e *EP) carrierFailed() {
 	}
 	c.Close()
 	if waits && state.Dispensable() {
-		e.handle(wireup.Event{Kind: wireup.NoCarrier, Status: statusOf(err)})
+		e.handle(handshake.Event{Kind: handshake.NoCarrier, Status: statusOf(err)})
 		return
 	}
 	if waits {
@@ -183,7 +184,7 @@ func (w *Worker) laneBroke(ep uct.EP, err error) {
 func (e *EP) pathFailed(p conn.Path, err error) {
 	switch st := statusOf(err); st {
 	case ucs.StatusUnreachable, ucs.StatusTimedOut, ucs.StatusRejected:
-		e.handle(wireup.Event{Kind: wireup.PathFailed, Local: p.Local, Remote: p.Remote, Status: st})
+		e.handle(handshake.Event{Kind: handshake.PathFailed, Local: p.Local, Remote: p.Remote, Status: st})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -19,8 +20,8 @@ import (
 // lane, so that nothing of the first attempt can arrive late. A part of a put of the caller is not
 // repeated: it fails with the reason, as every put does.
 
-// proto.Rails has room for all lanes that wireup sets up.
-var _ = [1]struct{}{}[wireup.MaxRails-proto.MaxRails]
+// proto.Rails has room for all lanes that package selection chooses.
+var _ = [1]struct{}{}[selection.MaxRails-proto.MaxRails]
 
 // sharedBy returns the lanes that share the bytes of a request: at most how.rails, each of which
 // can access the memory of both sides.

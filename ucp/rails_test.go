@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -377,11 +378,11 @@ func TestRails_LateError(t *testing.T) {
 
 // TestRails_Config: invalid settings are rejected.
 func TestRails_Config(t *testing.T) {
-	for _, cfg := range []Config{{MaxRndvRails: wireup.MaxRails + 1}, {MaxRMARails: -1}} {
+	for _, cfg := range []Config{{MaxRndvRails: selection.MaxRails + 1}, {MaxRMARails: -1}} {
 		assert.ErrorIs(t, cfg.Validate(), ucs.ErrInvalidParam)
 	}
 	cfg := fromEnv(t, "MAX_RMA_RAILS=3")
-	assert.Equal(t, wireup.Rails{RMA: 3}, (&Config{MaxRMARails: cfg.MaxRMARails}).rails())
+	assert.Equal(t, selection.Rails{RMA: 3}, (&Config{MaxRMARails: cfg.MaxRMARails}).rails())
 	assert.Equal(t, sharing{2, 16 << 10}, cfg.rndvSharing())
 	assert.Equal(t, sharing{3, 8 << 10}, cfg.rmaSharing())
 	assert.Equal(t, 16<<10, cfg.sharedFrom())

@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/wireup"
 )
 
 // connectState is the state of a worker for handshakes and listeners.
@@ -68,7 +68,7 @@ var connectProtocol = protocol{
 // transport endpoints (package uct, "Calls from callbacks"). The limit of the inbox also limits the
 // work that one poll of an iface can cause.
 func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
-	if len(data) <= wireup.MaxMsgLen+conn.ProofLen && w.connecting.inbox.Add(data) {
+	if len(data) <= handshake.MaxMsgLen+conn.ProofLen && w.connecting.inbox.Add(data) {
 		w.engine.Raise()
 	} else {
 		w.stats.badMessages.Inc()
@@ -111,7 +111,7 @@ const latePause = 100 * time.Millisecond
 // receive handles a handshake message. A REQUEST may make its connection. A message without the
 // proof that it is from the worker that it names is dropped. receive may keep b.
 func (w *Worker) receive(b []byte) {
-	m, err := wireup.UnpackMsg(conn.Unsealed(b))
+	m, err := handshake.UnpackMsg(conn.Unsealed(b))
 	if err != nil || m.DstUUID != w.net.addr.UUID() {
 		w.stats.badMessages.Inc()
 		return
@@ -120,13 +120,13 @@ func (w *Worker) receive(b []byte) {
 	switch {
 	case e != nil && !e.peer.Proves(b):
 		e = nil
-	case e == nil && m.Type == wireup.Request && m.DstEP == 0:
+	case e == nil && m.Type == handshake.Request && m.DstEP == 0:
 		e = w.newPassive(m, b)
 	}
-	if e != nil && m.Type == wireup.Disconnect {
+	if e != nil && m.Type == handshake.Disconnect {
 		e.receiveRest()
 	}
-	if e == nil || e.state >= epFailed && m.Type != wireup.Disconnect || e.state == epClosed {
+	if e == nil || e.state >= epFailed && m.Type != handshake.Disconnect || e.state == epClosed {
 		w.stats.badMessages.Inc()
 		return
 	}
@@ -140,10 +140,10 @@ func (w *Worker) receive(b []byte) {
 	default:
 		e.makeLink()
 	}
-	if m.Type == wireup.Request && !w.passToUser(e) {
+	if m.Type == handshake.Request && !w.passToUser(e) {
 		return
 	}
-	e.handle(wireup.Event{Kind: wireup.MsgReceived, Msg: m})
+	e.handle(handshake.Event{Kind: handshake.MsgReceived, Msg: m})
 	if e.link != nil && e.state < epFailed && e.link.conn.RemoteEP() == m.SrcEP {
 		w.names.Call(m.SrcUUID, m.SrcEP, e)
 	}
@@ -183,17 +183,17 @@ func (e *EP) ended() bool {
 // match returns the connection of a message, or nil. A REQUEST without an id of this side belongs
 // to the connection that this side has made under the same number. If a worker connects to itself
 // it has both sides, so a REQUEST never matches its sender.
-func (w *Worker) match(m *wireup.Msg) *EP {
+func (w *Worker) match(m *handshake.Msg) *EP {
 	if m.DstEP != 0 {
 		if e := w.eps.Find(m.DstEP); e != nil && e.peer.Addr.UUID() == m.SrcUUID {
 			return e
 		}
 		return nil
 	}
-	if e := w.names.Called(m.SrcUUID, m.SrcEP); e != nil && (m.Type != wireup.Request || e.peer.Is(m.Addr)) {
+	if e := w.names.Called(m.SrcUUID, m.SrcEP); e != nil && (m.Type != handshake.Request || e.peer.Is(m.Addr)) {
 		return e
 	}
-	if m.Type != wireup.Request {
+	if m.Type != handshake.Request {
 		return nil
 	}
 	if m.SrcUUID != w.net.addr.UUID() {
@@ -208,7 +208,7 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 // newPassive makes the passive EP for a REQUEST, whose bytes are b. It returns nil if the message
 // does not prove that it is from the worker at its address, if the peer may not connect, or if
 // there is no room.
-func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
+func (w *Worker) newPassive(m *handshake.Msg, b []byte) *EP {
 	if w.closed {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -47,10 +48,10 @@ func TestRequest_ThirdPartyAddress(t *testing.T) {
 				addr := lieAbout(t, liar, l, i)
 				packed, err := addr.Pack()
 				require.NoError(t, err)
-				m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
+				m := &handshake.Msg{Type: handshake.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
 					SrcEP: uint64(1 + i), Addr: packed}
 				for k := range addr.Resources {
-					m.Lanes = append(m.Lanes, wireup.MsgLane{Src: uint8(k), Dst: uint8(k), Roles: wireup.Set(wireup.AM)})
+					m.Lanes = append(m.Lanes, handshake.MsgLane{Src: uint8(k), Dst: uint8(k), Roles: handshake.Set(wireup.AM)})
 				}
 				p.a.w.handleWireup(liar.sealed(p.a.w, m), nil)
 				for range 100 {

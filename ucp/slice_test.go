@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -163,7 +164,7 @@ func TestSlice_PeerDies(t *testing.T) {
 func TestSlice_RoleLost(t *testing.T) {
 	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).connect().warm()
 	l := p.a.ep.link
-	l.lanes.Use[wireup.RMA], l.lost.roles, l.lost.why = nil, wireup.Set(wireup.RMA), ucs.ErrTimedOut
+	l.lanes.Use[wireup.RMA], l.lost.roles, l.lost.why = nil, handshake.Set(wireup.RMA), ucs.ErrTimedOut
 	_, err := p.a.key.Slice()
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)
 	assert.ErrorContains(t, err, "map ")

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs/stats"
-	"github.com/gucx/gucx/wireup"
 )
 
 // spans measures operations, rendezvous, connection setup and failover. With Config.LatencyStats
@@ -38,8 +38,8 @@ const (
 type span struct {
 	name  string
 	began time.Time
-	lost  wireup.Roles // of a failover: the roles of the lane that broke
-	task  *trace.Task  // nil if runtime/trace did not record when the span began
+	lost  handshake.Roles // of a failover: the roles of the lane that broke
+	task  *trace.Task     // nil if runtime/trace did not record when the span began
 }
 
 var spanProtocol = protocol{
@@ -113,7 +113,7 @@ func (s *spans) drop(of spanOf) {
 }
 
 // beginFailover begins the span of the replacement of a lane that had the roles.
-func (s *spans) beginFailover(e *EP, roles wireup.Roles) {
+func (s *spans) beginFailover(e *EP, roles handshake.Roles) {
 	of := spanOf{spanFailover, e}
 	if s.begin(of, "failover") {
 		x := s.open[of]

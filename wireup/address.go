@@ -13,19 +13,23 @@ import (
 
 // Limits of an address. They bound what an untrusted peer can make the decoder allocate.
 const (
-	MaxResources     = 64   // resources in an address
-	MaxMDs           = 32   // memory domains in an address
-	MaxAddrLen       = 8192 // bytes of a packed address
-	MaxTransportName = 10   // bytes, as uct.Resource has it
-	MaxComponentName = 16   // bytes, as uct.Component has it
+	MaxResources = 64   // resources in an address
+	MaxMDs       = 32   // memory domains in an address
+	MaxAddrLen   = 8192 // bytes of a packed address
 )
 
-// KeyLen is the length of a public key in bytes.
-const KeyLen = 32
+// Limits of names in bytes, those of uct.Resource and uct.Component.
+const (
+	maxTransportName = 10
+	maxComponentName = 16
+)
+
+// keyLen is the length of a public key in bytes.
+const keyLen = 32
 
 // PublicKey is the X25519 public key of a worker. The worker proves with its private key that
 // it has sent a handshake message; see package ucp.
-type PublicKey [KeyLen]byte
+type PublicKey [keyLen]byte
 
 // UUID returns the first 8 bytes of the key. They identify the worker and are never all 0.
 func (k *PublicKey) UUID() uint64 { return binary.LittleEndian.Uint64(k[:]) }
@@ -66,7 +70,7 @@ type Resource struct {
 	// RMA, AMO and AM are the costs of the classes; 0 for a class that is not in Caps.
 	RMA, AMO, AM Cost
 	Priority     int8
-	AMBcopy      uint8 // largest bcopy active message in bytes, as a float8; 0 without CapConnectIface
+	AMBcopy      Size // largest bcopy active message; 0 without CapConnectIface
 
 	DeviceAddr []byte // at most 254 bytes
 	IfaceAddr  []byte // at most 254 bytes; nil without CapConnectIface
@@ -114,14 +118,14 @@ func (r *Resource) trim() {
 
 const capsRMA = uct.CapPut | uct.CapGet
 
-// Check returns ErrInvalidParam, with the reason, if the address cannot be packed.
-func (a *Address) Check() error {
+// check returns ErrInvalidParam, with the reason, if the address cannot be packed.
+func (a *Address) check() error {
 	if a.UUID() == 0 || len(a.MDs) > MaxMDs || len(a.Resources) > MaxResources {
 		return fmt.Errorf("%w: address with uuid %#x, %d memory domains, %d resources",
 			uct.ErrInvalidParam, a.UUID(), len(a.MDs), len(a.Resources))
 	}
 	for i := range a.MDs {
-		if c := a.MDs[i].Component; c == "" || len(c) > MaxComponentName || !printable(c) {
+		if c := a.MDs[i].Component; c == "" || len(c) > maxComponentName || !printable(c) {
 			return fmt.Errorf("%w: component name %q", uct.ErrInvalidParam, c)
 		}
 	}
@@ -134,7 +138,7 @@ func (a *Address) Check() error {
 }
 
 func (r *Resource) valid(mds int) bool {
-	return r.Transport != "" && len(r.Transport) <= MaxTransportName && printable(r.Transport) &&
+	return r.Transport != "" && len(r.Transport) <= maxTransportName && printable(r.Transport) &&
 		int(r.MD) < mds && r.Domain <= maxDomain && r.Fetch64 <= maxFetch &&
 		len(r.DeviceAddr) < sameAddr && len(r.IfaceAddr) < sameAddr
 }
@@ -143,7 +147,7 @@ func (r *Resource) valid(mds int) bool {
 const (
 	addrMagic   = 0x57 // 'W'
 	addrVersion = 5
-	addrHeader  = 2 + KeyLen // magic, version, public key
+	addrHeader  = 2 + keyLen // magic, version, public key
 
 	domainShift = 6
 	maxFetch    = 1<<domainShift - 1
@@ -214,10 +218,10 @@ func findDevice(devs []device, r *Resource) int {
 	return slices.IndexFunc(devs, func(d device) bool { return d.md == r.MD && bytes.Equal(d.addr, r.DeviceAddr) })
 }
 
-// Pack returns the packed address. ErrInvalidParam as [Address.Check];
-// ErrTooLong if it would exceed MaxAddrLen.
+// Pack returns the packed address. ErrInvalidParam, with the reason, if
+// a field is invalid; ErrTooLong if it would exceed MaxAddrLen.
 func (a *Address) Pack() ([]byte, error) {
-	if err := a.Check(); err != nil {
+	if err := a.check(); err != nil {
 		return nil, err
 	}
 	b := []byte{addrMagic, addrVersion}
@@ -273,7 +277,7 @@ func (r *Resource) pack(b []byte, devs []device) []byte {
 	if !r.Caps.Has(uct.CapConnectIface) {
 		return b
 	}
-	b = append(b, r.AMBcopy)
+	b = append(b, byte(r.AMBcopy))
 	if len(r.IfaceAddr) > 0 && bytes.Equal(r.IfaceAddr, r.DeviceAddr) {
 		return append(b, sameAddr)
 	}
@@ -295,7 +299,7 @@ func UnpackAddress(b []byte) (*Address, error) {
 		return nil, badAddr("version %d, want %d", v, addrVersion)
 	}
 	a := &Address{}
-	copy(a.Key[:], c.Take(KeyLen))
+	copy(a.Key[:], c.Take(keyLen))
 	devs, err := a.unpackMDs(&c)
 	if err != nil {
 		return nil, err
@@ -311,7 +315,7 @@ func UnpackAddress(b []byte) (*Address, error) {
 		}
 		a.Resources = append(a.Resources, r)
 	}
-	if err := a.Check(); err != nil {
+	if err := a.check(); err != nil {
 		return nil, badAddr("%v", err)
 	}
 	return a, nil
@@ -323,7 +327,7 @@ func (a *Address) unpackMDs(c *cursor.Cursor) (devs []device, err error) {
 		return nil, badAddr("%d memory domains", n)
 	}
 	for md := range n {
-		name, count := readNamed(c, wireComponents, MaxComponentName)
+		name, count := readNamed(c, wireComponents, maxComponentName)
 		for range count {
 			devs = append(devs, device{uint8(md), c.Short()})
 			if c.Bad || len(devs) > MaxResources {
@@ -336,7 +340,7 @@ func (a *Address) unpackMDs(c *cursor.Cursor) (devs []device, err error) {
 }
 
 func unpackResource(c *cursor.Cursor, devs []device) (r Resource) {
-	name, dev := readNamed(c, wireTransports, MaxTransportName)
+	name, dev := readNamed(c, wireTransports, maxTransportName)
 	if dev >= len(devs) {
 		c.Bad = true
 		return r
@@ -363,7 +367,7 @@ func unpackResource(c *cursor.Cursor, devs []device) (r Resource) {
 	if !r.Caps.Has(uct.CapConnectIface) {
 		return r
 	}
-	r.AMBcopy = c.U8()
+	r.AMBcopy = Size(c.U8())
 	if len(c.B) > 0 && c.B[0] == sameAddr {
 		c.U8()
 		r.IfaceAddr = bytes.Clone(r.DeviceAddr)

@@ -2,6 +2,7 @@ package wireup
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -26,7 +27,7 @@ func TestAddress_RoundTrip(t *testing.T) {
 		got, err := UnpackAddress(b)
 		require.NoError(t, err)
 		assert.Equal(t, a, got)
-		assert.NoError(t, got.Check())
+		assert.NoError(t, got.check())
 	})
 }
 
@@ -42,7 +43,7 @@ func drawAddress(t *rapid.T) *Address {
 		}
 	}
 	a := &Address{Key: keyOf(rapid.Uint64Min(1).Draw(t, "uuid"))}
-	a.Key[KeyLen-1] = rapid.Byte().Draw(t, "end of the key")
+	a.Key[keyLen-1] = rapid.Byte().Draw(t, "end of the key")
 	for range rapid.IntRange(1, 20).Draw(t, "mds") {
 		name := rapid.OneOf(rapid.SampledFrom(wireComponents[1:]), rapid.StringMatching(`[a-z]{1,16}`))
 		a.MDs = append(a.MDs, MD{Component: name.Draw(t, "component")})
@@ -57,7 +58,7 @@ func drawAddress(t *rapid.T) *Address {
 			Domain:    uct.AtomicDomain(rapid.IntRange(0, maxDomain).Draw(t, "domain")),
 			RMA:       drawCost("rma"), AMO: drawCost("amo"), AM: drawCost("am"),
 			Priority:   rapid.Int8().Draw(t, "priority"),
-			AMBcopy:    rapid.Byte().Draw(t, "bcopy"),
+			AMBcopy:    Size(rapid.Byte().Draw(t, "bcopy")),
 			DeviceAddr: addr("device address"),
 			IfaceAddr:  addr("iface address"),
 		}
@@ -65,6 +66,43 @@ func drawAddress(t *rapid.T) *Address {
 		a.Resources = append(a.Resources, r)
 	}
 	return a
+}
+
+// address makes a worker address with one MD out of resource names.
+func address(t testing.TB, uuid uint64, names ...string) *Address {
+	t.Helper()
+	a := &Address{Key: keyOf(uuid), MDs: []MD{{Component: "ib"}}}
+	all := uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic64 | uct.CapPending
+	cost, cas := Cost{0x35, 0x51, 0x5b}, uct.AtomicSet(uct.AtomicAdd, uct.AtomicCSwap)
+	for _, name := range names {
+		name, dev, _ := strings.Cut(name, "@")
+		r := Resource{Transport: name, Device: "hca0:1", Domain: uct.AtomicDevice, Fetch64: cas, DeviceAddr: []byte("fabric")}
+		switch name {
+		case "rc":
+			r.Caps = all | uct.CapConnectEP
+			r.RMA, r.AMO, r.AM = cost, cost, cost
+		case "ud":
+			r.Caps = uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface
+			r.AM, r.AMBcopy, r.IfaceAddr = Cost{0x3a, 0x53, 0x59}, 0x4f, []byte("qpn")
+		case "sm":
+			r.Caps = all | uct.CapConnectIface
+			r.RMA = Cost{0x22, 0x3a, 0x61}
+			r.AMO, r.AM, r.AMBcopy, r.IfaceAddr = r.RMA, r.RMA, 0x58, []byte("segment")
+		}
+		require.NotZero(t, r.Caps, "unknown resource %s", name)
+		if dev != "" {
+			r.Device, r.DeviceAddr = dev, []byte(dev)
+		}
+		r.trim()
+		a.Resources = append(a.Resources, r)
+	}
+	return a
+}
+
+// keyOf returns a public key with the given UUID.
+func keyOf(uuid uint64) (k PublicKey) {
+	binary.LittleEndian.PutUint64(k[:], uuid)
+	return k
 }
 
 func TestUnpackAddress_Refuses(t *testing.T) {
@@ -84,7 +122,7 @@ func TestUnpackAddress_Refuses(t *testing.T) {
 		{"version 1", edit(1, 1)},
 		{"a later version", edit(1, addrVersion+1)},
 		{"an earlier version", edit(1, addrVersion-1)},
-		{"uuid 0", append(append(bytes.Clone(good[:2]), make([]byte, KeyLen)...), good[addrHeader:]...)},
+		{"uuid 0", append(append(bytes.Clone(good[:2]), make([]byte, keyLen)...), good[addrHeader:]...)},
 		{"too many memory domains", edit(addrHeader, MaxMDs+1)},
 		{"a component number that is not known", edit(md, 15<<4|1)},
 		{"more devices than bytes", edit(md, 4<<4|14)},
@@ -173,7 +211,7 @@ func packable(a *Address) *Address {
 // TestAddress_Golden: the packed form does not change unnoticed.
 func TestAddress_Golden(t *testing.T) {
 	a := address(t, 0x0102030405060708, "rc", "ud", "sm")
-	a.Key[KeyLen-1] = 0x20
+	a.Key[keyLen-1] = 0x20
 	a.MDs = append(a.MDs, MD{Component: "foreign"})
 	a.Resources[2].MD, a.Resources[2].Transport = 1, "other"
 	a.Resources[2].IfaceAddr = a.Resources[2].DeviceAddr
@@ -251,10 +289,10 @@ func TestFloat8(t *testing.T) {
 	for c := range 256 {
 		v := unfloat8(uint8(c))
 		assert.Equal(t, uint8(c), float8(v))
-		assert.Equal(t, uint8(c), floor8(v))
+		assert.Equal(t, Size(c), floor8(v))
 		if c > 0 {
 			assert.Greater(t, v, unfloat8(uint8(c-1)))
-			assert.Equal(t, uint8(c-1), floor8(v-1))
+			assert.Equal(t, Size(c-1), floor8(v-1))
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -265,7 +303,7 @@ func TestFloat8(t *testing.T) {
 			return
 		}
 		assert.LessOrEqual(t, max(got, v)-min(got, v), v/16)
-		assert.LessOrEqual(t, unfloat8(floor8(v)), v)
+		assert.LessOrEqual(t, floor8(v).Bytes(), v)
 	})
 	assert.Equal(t, uint8(255), float8(math.MaxUint64))
 }
@@ -301,13 +339,23 @@ func TestCostOf(t *testing.T) {
 	attr.Costs[uct.PutShort] = uct.Cost{Send: 60, Latency: 300, Bandwidth: 32 * rateUnit, SharedBandwidth: 16 * rateUnit}
 	attr.Costs[uct.PutBcopy] = uct.Cost{Send: 50, Recv: 50, Latency: 200, Bandwidth: 8 * rateUnit, SharedBandwidth: 64 * rateUnit}
 	attr.Caps = uct.CapAMShort | uct.CapAMZcopy | uct.CapPutShort
-	assert.Equal(t, Cost{TimeOf(80), TimeOf(300), RateOf(32 * rateUnit)}, costOf(&attr, uct.AMShort, uct.AMBcopy, uct.AMZcopy))
-	assert.Equal(t, Cost{TimeOf(150), TimeOf(400), RateOf(32 * rateUnit)}, costOf(&attr, uct.AMZcopy))
-	assert.Equal(t, Cost{TimeOf(80), TimeOf(300), 1}, costOf(&attr, uct.AMShort), "the length does not count")
-	assert.Equal(t, Cost{TimeOf(60), TimeOf(300), RateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
+	assert.Equal(t, Cost{timeOf(80), timeOf(300), rateOf(32 * rateUnit)}, costOf(&attr, uct.AMShort, uct.AMBcopy, uct.AMZcopy))
+	assert.Equal(t, Cost{timeOf(150), timeOf(400), rateOf(32 * rateUnit)}, costOf(&attr, uct.AMZcopy))
+	assert.Equal(t, Cost{timeOf(80), timeOf(300), 1}, costOf(&attr, uct.AMShort), "the length does not count")
+	assert.Equal(t, Cost{timeOf(60), timeOf(300), rateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
 	attr.Caps |= uct.CapPutBcopy
-	assert.Equal(t, Cost{TimeOf(60), TimeOf(200), RateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
-	assert.Equal(t, Cost{TimeOf(100), TimeOf(200), RateOf(8 * rateUnit)}, costOf(&attr, uct.PutBcopy))
+	assert.Equal(t, Cost{timeOf(60), timeOf(200), rateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
+	assert.Equal(t, Cost{timeOf(100), timeOf(200), rateOf(8 * rateUnit)}, costOf(&attr, uct.PutBcopy))
+}
+
+// TestRate_Least: no bandwidth is less than one unit.
+func TestRate_Least(t *testing.T) {
+	for _, bw := range []float64{0, -1, 1, rateUnit, math.NaN()} {
+		assert.EqualValues(t, 1, rateOf(bw), "%v", bw)
+	}
+	assert.EqualValues(t, rateUnit, Rate(0).BytesPerSecond())
+	assert.EqualValues(t, rateUnit, Rate(1).BytesPerSecond())
+	assert.EqualValues(t, 2*rateUnit, Rate(2).BytesPerSecond())
 }
 
 // TestUnpackAddress_Length: the length of an address alone is refused before anything is read.

@@ -1,7 +1,6 @@
 package wireup
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"strconv"
@@ -18,20 +17,23 @@ type Time uint8
 // Rate is a bandwidth in an address, in the same format.
 type Rate uint8
 
+// Size is a number of bytes in an address, in the same format, rounded down.
+type Size uint8
+
 // Units of Time and Rate.
 const (
 	timeUnit = 125     // picoseconds
 	rateUnit = 1 << 20 // bytes per second
 )
 
-// TimeOf returns the Time nearest to d; 0 if d is negative.
-func TimeOf(d time.Duration) Time {
+// timeOf returns the Time nearest to d; 0 if d is negative.
+func timeOf(d time.Duration) Time {
 	ps := uint64(max(0, min(d, math.MaxInt64/1000))) * 1000
 	return Time(float8((ps + timeUnit/2) / timeUnit))
 }
 
-// RateOf returns the Rate nearest to a bandwidth in bytes per second, at least one unit.
-func RateOf(bw float64) Rate {
+// rateOf returns the Rate nearest to a bandwidth in bytes per second, at least one unit.
+func rateOf(bw float64) Rate {
 	if !(bw > rateUnit) { // also a NaN
 		return 1
 	}
@@ -43,6 +45,9 @@ func (t Time) Picoseconds() uint64 { return unfloat8(uint8(t)) * timeUnit }
 
 // BytesPerSecond returns the value of r, at least one unit.
 func (r Rate) BytesPerSecond() uint64 { return unfloat8(max(uint8(r), 1)) * rateUnit }
+
+// Bytes returns the value of s.
+func (s Size) Bytes() uint64 { return unfloat8(uint8(s)) }
 
 // float8 returns the code nearest to v: 5 bits of exponent and 3 bits of mantissa, with an implicit
 // leading one. A code below 8 is the number itself.
@@ -59,13 +64,13 @@ func float8(v uint64) uint8 {
 	return uint8(min(code, math.MaxUint8))
 }
 
-// floor8 returns the code of the largest number that is at most v.
-func floor8(v uint64) uint8 {
+// floor8 returns the largest Size of at most v bytes.
+func floor8(v uint64) Size {
 	c := float8(v)
 	if unfloat8(c) > v {
 		c--
 	}
-	return c
+	return Size(c)
 }
 
 func unfloat8(c uint8) uint64 {
@@ -101,10 +106,10 @@ func costOf(attr *uct.IfaceAttr, variants ...uct.Variant) (out Cost) {
 		if c.SharedBandwidth > 0 {
 			bw = min(bw, c.SharedBandwidth)
 		}
-		out.Bandwidth = max(out.Bandwidth, RateOf(float64(bw)))
+		out.Bandwidth = max(out.Bandwidth, rateOf(float64(bw)))
 	}
 	if overhead != none {
-		out.Overhead, out.Latency = TimeOf(overhead), TimeOf(latency)
+		out.Overhead, out.Latency = timeOf(overhead), timeOf(latency)
 	}
 	return out
 }
@@ -116,13 +121,6 @@ var (
 	amVariants  = []uct.Variant{uct.AMShort, uct.AMBcopy, uct.AMZcopy}
 )
 
-// Message sizes for which pairs are compared, in bytes. rmaSize is that of UCX: bandwidth and latency
-// both matter. bandwidthSize is so large that bandwidth dominates.
-const (
-	rmaSize       = 4096
-	bandwidthSize = 1 << 20
-)
-
 // PairCost is the cost of a pair of resources for a role, in picoseconds: the terms of
 // its score.
 type PairCost struct {
@@ -132,63 +130,7 @@ type PairCost struct {
 	Size     int    `json:"size,omitempty"` // in bytes; 0 if bandwidth does not matter
 }
 
-// CostOf returns the cost of a pair for a role. Both sides compute the same value: it
-// is in integer picoseconds, because another architecture may round floating-point numbers
-// differently.
-func CostOf(role Role, l, r *Resource) PairCost {
-	x, y := l.cost(role), r.cost(role)
-	c := PairCost{
-		Latency:  (x.Latency.Picoseconds() + y.Latency.Picoseconds()) / 2,
-		Overhead: (x.Overhead.Picoseconds() + y.Overhead.Picoseconds()) / 2,
-	}
-	c.Size = role.size()
-	switch role {
-	case AM, AMBW, Aux:
-		c.Overhead *= 2
-	}
-	if c.Size > 0 {
-		c.Transfer = uint64(c.Size) * 1e12 / min(x.Bandwidth.BytesPerSecond(), y.Bandwidth.BytesPerSecond())
-	}
-	return c
-}
-
-// size returns the message size for which pairs are compared for a role, in bytes; 0 if bandwidth does
-// not matter.
-func (r Role) size() int {
-	switch r {
-	case RMA:
-		return rmaSize
-	case RMABW, AMBW:
-		return bandwidthSize
-	}
-	return 0
-}
-
-// cost returns the cost of the class of operations of a role.
-func (r *Resource) cost(role Role) *Cost {
-	switch role {
-	case RMA, RMABW:
-		return &r.RMA
-	case AMO:
-		return &r.AMO
-	default:
-		return &r.AM
-	}
-}
-
-// bandwidth returns the bandwidth of a pair for a role, in bytes per second.
-func bandwidth(role Role, l, r *Resource) uint64 {
-	return min(l.cost(role).Bandwidth.BytesPerSecond(), r.cost(role).Bandwidth.BytesPerSecond())
-}
-
-// Score returns the score of a pair for a role, in 1/s: the inverse of the
-// sum of its cost. Higher is better.
-func Score(role Role, l, r *Resource) float64 {
-	c := CostOf(role, l, r)
-	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
-}
-
-// String lists the terms of the sum in nanoseconds, in the order of Role.terms.
+// String lists the terms of the sum in nanoseconds, in the order of [Choice.Terms].
 func (c PairCost) String() string {
 	ns := func(ps uint64) string {
 		return strings.TrimSuffix(strconv.FormatFloat(float64(ps)/1000, 'f', 1, 64), ".0")
@@ -198,12 +140,4 @@ func (c PairCost) String() string {
 		s += " + " + ns(c.Transfer)
 	}
 	return s + " ns"
-}
-
-// terms returns the names of the terms in the score of a role; sizes are multiples of 1 KiB.
-func (r Role) terms() string {
-	if n := r.size(); n > 0 {
-		return fmt.Sprintf("latency + overhead + %d KiB", n>>10)
-	}
-	return "latency + overhead"
 }

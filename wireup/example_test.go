@@ -2,52 +2,48 @@ package wireup_test
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
-// Which transport takes which role: both workers have shared memory and sockets, and are on two
-// hosts. Both compute it from the same numbers, so they need not agree on it by messages.
-func ExampleExplain() {
-	worker := func(uuid byte) *wireup.Address {
-		cost := func(d time.Duration, bw float64) wireup.Cost {
-			return wireup.Cost{Overhead: wireup.TimeOf(d), Latency: wireup.TimeOf(d), Bandwidth: wireup.RateOf(bw)}
-		}
-		const caps = uct.CapConnectIface | uct.CapPending | uct.CapAMBcopy |
-			uct.CapPutBcopy | uct.CapPutZcopy | uct.CapGetBcopy | uct.CapGetZcopy
-		mem, net := cost(50*time.Nanosecond, 10e9), cost(10*time.Microsecond, 1e9)
-		return &wireup.Address{Key: wireup.PublicKey{uuid}, MDs: []wireup.MD{{Component: "sm"}, {Component: "tcp"}}, Resources: []wireup.Resource{
-			{Transport: "sm", Device: "memory", MD: 0, Caps: caps, RMA: mem, AM: mem, AMBcopy: 200},
-			{Transport: "tcp", Device: "eth0", MD: 1, Caps: caps, RMA: net, AM: net, AMBcopy: 200},
-		}}
+// The transports of a worker, as a peer sees them.
+func ExampleUnpackAddress() {
+	packed, err := (&wireup.Address{
+		Key: wireup.PublicKey{7},
+		MDs: []wireup.MD{{Component: "tcp"}},
+		Resources: []wireup.Resource{{
+			Transport: "tcp", Caps: uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
+			AM: wireup.Cost{Overhead: 80, Latency: 100, Bandwidth: 75}, AMBcopy: 88,
+		}},
+	}).Pack() // in a program, Worker.Address of package ucp
+	if err != nil {
+		panic(err)
 	}
-	reach := func(local, remote int) (ok bool, why string) {
-		if local == 0 { // in ucp this is the answer of the iface
-			return false, "on another host"
-		}
-		return local == remote, "of another transport"
+	a, err := wireup.UnpackAddress(packed)
+	if err != nil {
+		panic(err)
 	}
-	fmt.Print(wireup.Explain(worker(1), worker(2), reach, wireup.Rails{}))
+	for _, r := range a.Resources {
+		fmt.Printf("%s of %s: %v, %d MiB/s, messages of at most %d bytes\n", r.Transport, a.MDs[r.MD].Component, r.Caps,
+			r.AM.Bandwidth.BytesPerSecond()>>20, r.AMBcopy.Bytes())
+	}
 	// Output:
-	// worker 0x1 to worker 0x2
+	// tcp of tcp: am_bcopy|pending|connect_to_iface, 2816 MiB/s, messages of at most 8192 bytes
+}
+
+// Why tcp is used for puts: EPInfo.Choices of package ucp has one Choice for each role.
+func ExampleChoice() {
+	fmt.Print(wireup.Choice{
+		Role: wireup.RMA, Terms: "latency + overhead + 4 KiB",
+		Pairs: []wireup.Pair{
+			{Local: "tcp/eth0[1]", Remote: "tcp[1]", Chosen: true, Score: 40735,
+				Cost: wireup.PairCost{Latency: 10240000, Overhead: 10240000, Transfer: 4069000, Size: 4096}},
+			{Local: "sm/memory[0]", Remote: "sm[0]", Why: "unreachable: on another host"},
+		},
+	})
+	// Output:
 	// rma: score is 1 / (latency + overhead + 4 KiB)
-	// * tcp/eth0[1]   tcp/eth0[1]   score 40735  10240 + 10240 + 4069 ns
-	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// amo: score is 1 / (latency + overhead)
-	//   sm/memory[0]  sm/memory[0]  no atomic64
-	//   tcp/eth0[1]   tcp/eth0[1]   no atomic64
-	// am: score is 1 / (latency + overhead)
-	// * tcp/eth0[1]   tcp/eth0[1]   score 32552  10240 + 20480 ns
-	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// rma_bw: score is 1 / (latency + overhead + 1024 KiB)
-	// * tcp/eth0[1]   tcp/eth0[1]   score 941  10240 + 10240 + 1041666.7 ns
-	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// am_bw: score is 1 / (latency + overhead + 1024 KiB)
-	// * tcp/eth0[1]   tcp/eth0[1]   score 932  10240 + 20480 + 1041666.7 ns
-	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// aux: score is 1 / (latency + overhead)
-	// * tcp/eth0[1]   tcp/eth0[1]   score 32552  10240 + 20480 ns
-	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
+	// * tcp/eth0[1]   tcp[1]  score 40735  10240 + 10240 + 4069 ns
+	//   sm/memory[0]  sm[0]   unreachable: on another host
 }

@@ -2,12 +2,12 @@ package wireup
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-// Choice lists the pairs of resources that were considered for a role, in the order of [Rank].
+// Choice lists the pairs of resources that were considered for a role, best first, then those that
+// cannot be used.
 type Choice struct {
 	Role  Role   `json:"role"`
 	Terms string `json:"terms"` // the score of a pair is 1 / (Terms)
@@ -23,36 +23,6 @@ type Pair struct {
 	Score   float64  `json:"score,omitempty"`   // in 1/s, higher is better; 0 if the pair cannot be used
 	Cost    PairCost `json:"cost,omitzero"`     // the terms of the score
 	Why     string   `json:"why,omitempty"`     // the criterion that failed; empty if the pair can be used
-}
-
-// Choices lists, for each role, the candidates and which of them are chosen.
-func Choices(local, remote *Address, reach Reacher, rails Rails) []Choice {
-	all := make([]Choice, roleEnd)
-	for role := range Role(roleEnd) {
-		all[role] = choiceOf(role, local, remote, reach, rails)
-	}
-	return all
-}
-
-func choiceOf(role Role, local, remote *Address, reach Reacher, rails Rails) Choice {
-	choice := Choice{Role: role, Terms: role.terms()}
-	cands := Rank(role, local, remote, reach)
-	chosen := choose(role, local, remote, cands, rails, func(int, int) bool { return false })
-	var sum uint64
-	for _, c := range chosen {
-		sum += c.Bandwidth
-	}
-	for _, c := range cands {
-		p := Pair{Local: resourceName(local, c.Local), Remote: resourceName(remote, c.Remote), Score: c.Score, Why: c.Why}
-		if c.Why == "" {
-			p.Cost = CostOf(role, &local.Resources[c.Local], &remote.Resources[c.Remote])
-		}
-		if p.Chosen = slices.Contains(chosen, c); p.Chosen && len(chosen) > 1 {
-			p.Percent = int(100 * c.Bandwidth / sum)
-		}
-		choice.Pairs = append(choice.Pairs, p)
-	}
-	return choice
 }
 
 // String lists the pairs, one per line, with the score and its terms, or with the criterion that
@@ -79,26 +49,4 @@ func (c Choice) String() string {
 	}
 	t.Flush() // a strings.Builder does not fail
 	return b.String()
-}
-
-// Explain returns the Choices as text.
-func Explain(local, remote *Address, reach Reacher, rails Rails) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "worker %#x to worker %#x\n", local.UUID(), remote.UUID())
-	for _, c := range Choices(local, remote, reach, rails) {
-		b.WriteString(c.String())
-	}
-	return b.String()
-}
-
-// resourceName names a resource. The device of a peer's resource is unknown on this side.
-func resourceName(a *Address, i int) string {
-	if i < 0 {
-		return "-"
-	}
-	r := &a.Resources[i]
-	if r.Device == "" {
-		return fmt.Sprintf("%s[%d]", r.Transport, i)
-	}
-	return fmt.Sprintf("%s/%s[%d]", r.Transport, r.Device, i)
 }

@@ -3,7 +3,6 @@ package wireup
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -44,39 +43,4 @@ func (r *Role) UnmarshalText(text []byte) error {
 	}
 	*r = Role(at)
 	return nil
-}
-
-// shared reports whether r is a bandwidth role. It has lanes besides those of the other roles,
-// and a connection works without it.
-func (r Role) shared() bool { return sharedRoles.Has(r) }
-
-const sharedRoles = Roles(1<<RMABW | 1<<AMBW)
-
-// Roles is a set of roles, one bit for each.
-type Roles uint8
-
-// laneRoles are the roles that a message may contain. Aux is not among them: a handshake does not connect its
-// own lane.
-const laneRoles = Roles(1<<Aux - 1)
-
-// Set returns the set of the given roles.
-func Set(rs ...Role) (s Roles) {
-	for _, r := range rs {
-		s |= 1 << r
-	}
-	return s
-}
-
-// Has reports whether r is in the set.
-func (s Roles) Has(r Role) bool { return s&(1<<r) != 0 }
-
-// String lists the roles, separated by '|'.
-func (s Roles) String() string {
-	var names []string
-	for r := range Role(roleEnd) {
-		if s.Has(r) {
-			names = append(names, r.String())
-		}
-	}
-	return strings.Join(names, "|")
 }

@@ -20,6 +20,7 @@ const Rules = `
 internal              ucs
 internal/memtp        uct uct/base ucs internal
 internal/testenv/tlsets uct uct/all ucs internal
+internal/testenv/workeraddr wireup uct ucs
 internal/testenv/ucppair ucp uct ucs internal internal/testenv/tlsets
 ucs                   internal
 
@@ -61,11 +62,13 @@ uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/ve
 uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/xrc uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/rxe uct/ib/verbs/softhca ucs internal
 
 # above the contract: no concrete transport but in tests
-wireup                uct ucs internal                               | uct/base
+wireup                uct ucs internal
+ucp/internal/selection wireup uct ucs                                | internal internal/testenv/workeraddr
+ucp/internal/handshake ucp/internal/selection wireup uct ucs internal | internal/testenv/workeraddr
 ucp/internal/wire     wireup uct ucs internal
 ucp/internal/engine   uct ucs internal
-ucp/internal/conn     wireup uct ucs internal
-ucp/internal/lane     wireup uct ucs internal
+ucp/internal/conn     ucp/internal/selection wireup uct ucs internal
+ucp/internal/lane     ucp/internal/handshake wireup uct ucs internal
 ucp/internal/match    internal
 ucp/internal/waitqueue                                               | internal
 ucp/internal/window                                                  | internal
@@ -75,7 +78,7 @@ ucp/internal/data     uct ucs                                        | internal
 ucp/internal/regcache uct ucs internal                               | ucp/internal/region uct/all
 ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
-ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal/memtp internal/testenv/tlsets internal/testenv/ucppair
+ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/handshake ucp/internal/selection ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal/memtp internal/testenv/tlsets internal/testenv/ucppair
 ucp/ucxpeer           ucp/internal/data ucp/internal/engine ucp/internal/match uct uct/targetop uct/ucxtcp ucs internal
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 ucp/ucprpc            ucp ucs                                        | uct uct/all gucx internal

@@ -68,7 +68,7 @@ const (
 // maxRetransmits is the number of retransmissions after which a path is abandoned. The third is due 7 s
 // after the first message over the first path, and 3 s after the first message over each further path: a
 // busy peer has replied by then, and a connection with the default timeout of a minute tries 17 paths (see
-// maxPaths in wireup).
+// maxPaths in handshake).
 const maxRetransmits = 3
 
 // errSilent is the reason to abandon a path without a reply.

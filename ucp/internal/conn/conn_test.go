@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -133,7 +134,7 @@ func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
 	packed, err := remote.Pack()
 	require.NoError(t, err)
 	var peers Peers
-	require.NoError(t, peers.Init(local, func(*wireup.Address) wireup.Reacher {
+	require.NoError(t, peers.Init(local, func(*wireup.Address) selection.Reacher {
 		return func(int, int) (bool, string) { return true, "" }
 	}))
 	p, err := peers.Find(packed)
@@ -165,7 +166,7 @@ func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []Path{{0, 0}, {1, 0}}, p.Aux, "of the current address")
 	peers.Unused(p)
-	peers.reach = func(*wireup.Address) wireup.Reacher {
+	peers.reach = func(*wireup.Address) selection.Reacher {
 		return func(int, int) (bool, string) { return false, "too far" }
 	}
 	p, err = peers.Find(packed)

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"github.com/gucx/gucx/internal/keypair"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -43,14 +44,14 @@ func (p *Peer) Reachable() bool {
 type Peers struct {
 	pair  keypair.Pair
 	local *wireup.Address
-	reach func(*wireup.Address) wireup.Reacher
+	reach func(*wireup.Address) selection.Reacher
 	known map[string]*Peer
 }
 
 // Init must be called once, before any other method. It makes the key pair of this side and
 // sets the public key in local, which is the address of this side. reach reports which ifaces
 // can reach each other. Errors: those of package crypto.
-func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.Reacher) (err error) {
+func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) selection.Reacher) (err error) {
 	t.local, t.reach, t.known = local, reach, map[string]*Peer{}
 	if t.pair, err = keypair.New(); err == nil {
 		local.Key = wireup.PublicKey(t.pair.Public)
@@ -85,12 +86,12 @@ func (t *Peers) FindAs(packed []byte, edit func(*wireup.Address)) (*Peer, error)
 	p := &Peer{packed: string(packed), Addr: addr, pair: &t.pair}
 	reach := t.reach(addr)
 	for role := range p.Best {
-		cands := wireup.Rank(wireup.Role(role), t.local, addr, reach)
+		cands := selection.Rank(wireup.Role(role), t.local, addr, reach)
 		if len(cands) > 0 && cands[0].Why == "" {
 			p.Best[role] = Choice{true, Path{cands[0].Local, cands[0].Remote}}
 		}
 	}
-	for _, cand := range wireup.Rank(wireup.Aux, t.local, addr, reach) {
+	for _, cand := range selection.Rank(wireup.Aux, t.local, addr, reach) {
 		if cand.Why == "" {
 			p.Aux = append(p.Aux, Path{cand.Local, cand.Remote})
 		}

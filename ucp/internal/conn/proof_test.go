@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -16,7 +17,7 @@ import (
 func newPeers(t testing.TB) (p *Peers, packed []byte) {
 	addr := &wireup.Address{}
 	p = &Peers{}
-	require.NoError(t, p.Init(addr, func(*wireup.Address) wireup.Reacher { return nil }))
+	require.NoError(t, p.Init(addr, func(*wireup.Address) selection.Reacher { return nil }))
 	packed, err := addr.Pack()
 	require.NoError(t, err)
 	return p, packed

@@ -7,6 +7,7 @@
 package lane
 
 import (
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -49,7 +50,7 @@ type Set[I comparable] struct {
 	Via    [wireup.Aux]I        // transport of the latest lane of each role
 	Apart  bool                 // Single is always nil: a flush handles all lanes
 	Single *Lane[I]             // the only lane that a flush or fence concerns; nil if there are several or none
-	All    [wireup.MaxLanes]Lane[I]
+	All    [handshake.MaxLanes]Lane[I]
 
 	lost       [wireup.Aux]ucs.Status // status of the lane that each role has lost last
 	lastLost   ucs.Status             // status of the latest lane in use that broke
@@ -77,7 +78,7 @@ func (s *Set[I]) Of(ep uct.EP) *Lane[I] {
 }
 
 // Activate assigns roles to a lane.
-func (s *Set[I]) Activate(x *Lane[I], roles wireup.Roles) {
+func (s *Set[I]) Activate(x *Lane[I], roles handshake.Roles) {
 	x.Active = true
 	for role := range wireup.Aux {
 		if roles.Has(role) {
@@ -95,7 +96,7 @@ func (s *Set[I]) SetConnected(x *Lane[I]) {
 
 // Retire removes all roles from a lane that broke with a status. It returns the roles that the lane
 // had here.
-func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
+func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had handshake.Roles) {
 	if x.Active {
 		s.lastLost = st
 		if x.Connected && !x.reported {
@@ -104,7 +105,7 @@ func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 	}
 	for role := range wireup.Aux {
 		if s.Use[role] == x {
-			had |= wireup.Set(role)
+			had |= handshake.Set(role)
 			s.Use[role], s.lost[role] = nil, st
 		}
 	}

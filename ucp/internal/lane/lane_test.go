@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -16,8 +17,8 @@ func two() *Set[string] {
 	for n, name := range []string{"first", "second"} {
 		s.All[n] = Lane[string]{Iface: name}
 	}
-	s.Activate(&s.All[0], wireup.Set(wireup.RMA, wireup.AMO))
-	s.Activate(&s.All[1], wireup.Set(wireup.AM))
+	s.Activate(&s.All[0], handshake.Set(wireup.RMA, wireup.AMO))
+	s.Activate(&s.All[1], handshake.Set(wireup.AM))
 	return s
 }
 
@@ -37,7 +38,7 @@ func TestSet_Retire(t *testing.T) {
 	s := two()
 	s.SetConnected(&s.All[0])
 	s.SetConnected(&s.All[1])
-	require.Equal(t, wireup.Set(wireup.RMA, wireup.AMO), s.Retire(&s.All[0], ucs.StatusTimedOut))
+	require.Equal(t, handshake.Set(wireup.RMA, wireup.AMO), s.Retire(&s.All[0], ucs.StatusTimedOut))
 	assert.Nil(t, s.Use[wireup.RMA])
 	assert.Same(t, &s.All[1], s.Use[wireup.AM])
 	assert.Equal(t, ucs.StatusTimedOut, s.Lost(wireup.AMO))

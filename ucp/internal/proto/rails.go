@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// MaxRails bounds how many lanes share a transfer: that of wireup, which ucp holds it to.
+// MaxRails bounds how many lanes share a transfer: that of selection, which ucp holds it to.
 const MaxRails = 4
 
 // railAlign is what parts of a transfer are a multiple of, in bytes, but for the last: if the

@@ -1,6 +1,6 @@
 // Package wire has the formats of what ucp sends: remote keys, and the active messages of
 // operations that the target executes. docs/wire.md describes them. The handshake is
-// package wireup's.
+// package handshake's.
 package wire
 
 import (

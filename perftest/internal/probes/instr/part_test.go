@@ -25,7 +25,7 @@ func TestPackageOf(t *testing.T) {
 func TestPartOf(t *testing.T) {
 	for pkg, want := range map[string]Part{
 		"github.com/gucx/gucx/ucp":                            UCP,
-		"github.com/gucx/gucx/ucp/internal/x":                 UCP,
+		"github.com/gucx/gucx/ucp/internal/handshake":         UCP,
 		"github.com/gucx/gucx/wireup":                         UCP,
 		"github.com/gucx/gucx/uct":                            UCT,
 		"github.com/gucx/gucx/uct/base":                       UCT,

@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"flag"
@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/workeraddr"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata print into them")
@@ -59,7 +62,7 @@ func TestScripts(t *testing.T) {
 
 func runScript(t *testing.T, text string) string {
 	var out strings.Builder
-	s := script{t: t, addrs: map[string]*Address{}}
+	s := script{t: t, addrs: map[string]*wireup.Address{}}
 	for i, block := range strings.Split(strings.TrimRight(text, "\n"), "\n\n") {
 		if i > 0 {
 			out.WriteString("\n")
@@ -84,7 +87,7 @@ func runScript(t *testing.T, text string) string {
 
 type script struct {
 	t     *testing.T
-	addrs map[string]*Address
+	addrs map[string]*wireup.Address
 	a, b  *side
 	out   []string
 }
@@ -139,7 +142,7 @@ func (s *script) worker(f []string) {
 	uuid, err := strconv.ParseUint(strings.TrimPrefix(f[2], "uuid="), 0, 64)
 	require.NoError(s.t, err)
 	names := strings.Split(strings.TrimPrefix(f[3], "res="), ",")
-	s.addrs[f[1]] = address(s.t, uuid, names...)
+	s.addrs[f[1]] = workeraddr.Make(s.t, uuid, names...)
 }
 
 func (s *script) act(x *side, f []string) {
@@ -180,7 +183,7 @@ func (s *script) act(x *side, f []string) {
 	case "rails":
 		n, err := strconv.Atoi(f[2])
 		require.NoError(s.t, err)
-		x.conn.p.Rails = Rails{RMA: n, AM: n}
+		x.conn.p.Rails = selection.Rails{RMA: n, AM: n}
 	case "knows":
 		x.conn.p.PeerEP = x.peer.conn.p.LocalEP
 	case "close":
@@ -190,8 +193,8 @@ func (s *script) act(x *side, f []string) {
 	}
 }
 
-func roleNamed(t testing.TB, name string) Role {
-	for p := range Role(roleEnd) {
+func roleNamed(t testing.TB, name string) wireup.Role {
+	for p := range wireup.Aux + 1 {
 		if p.String() == name {
 			return p
 		}

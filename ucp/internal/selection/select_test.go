@@ -1,64 +1,68 @@
-package wireup
+package selection
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv/workeraddr"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 func TestScore_IsTheDocumentedFormula(t *testing.T) {
-	l, r := priced(rcLike(), figures(1024, 128, 4096<<20)), priced(rcLike(), figures(2048, 256, 8192<<20))
-	x, y := &l, &r
+	x, y := &wireup.Resource{}, &wireup.Resource{}
+	workeraddr.Price(x, 1024, 128, 4096<<20)
+	workeraddr.Price(y, 2048, 256, 8192<<20)
 	for _, tc := range []struct {
-		p    Role
+		p    wireup.Role
 		want float64 // ns
 	}{
-		{RMA, 1536 + 192 + 4096e9/(4096<<20)},
-		{RMABW, 1536 + 192 + 1e9/4096},
-		{AMO, 1536 + 192},
-		{AM, 1536 + 384},
-		{AMBW, 1536 + 384 + 1e9/4096},
-		{Aux, 1536 + 384},
+		{wireup.RMA, 1536 + 192 + 4096e9/(4096<<20)},
+		{wireup.RMABW, 1536 + 192 + 1e9/4096},
+		{wireup.AMO, 1536 + 192},
+		{wireup.AM, 1536 + 384},
+		{wireup.AMBW, 1536 + 384 + 1e9/4096},
+		{wireup.Aux, 1536 + 384},
 	} {
-		assert.InEpsilon(t, 1e9/tc.want, Score(tc.p, x, y), 1e-6, "%v", tc.p)
-		assert.Equal(t, Score(tc.p, x, y), Score(tc.p, y, x), "%v", tc.p)
+		assert.InEpsilon(t, 1e9/tc.want, score(tc.p, x, y), 1e-6, "%v", tc.p)
+		assert.Equal(t, score(tc.p, x, y), score(tc.p, y, x), "%v", tc.p)
 	}
-	assert.Equal(t, 1e12, Score(AMO, &Resource{}, &Resource{}), "a free resource is bounded")
+	assert.Equal(t, 1e12, score(wireup.AMO, &wireup.Resource{}, &wireup.Resource{}), "a free resource is bounded")
 }
 
 func TestRank_Criteria(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		p    Role
-		edit func(l, r *Resource)
+		p    wireup.Role
+		edit func(l, r *wireup.Resource)
 		want string
 	}{
-		{"fits", RMA, func(l, r *Resource) {}, ""},
-		{"aux only", RMA, func(l, r *Resource) { r.AuxOnly = true }, "open for handshakes only"},
-		{"no get", RMA, func(l, r *Resource) { l.Caps &^= uct.CapGetBcopy }, "no get_bcopy"},
-		{"no get at the peer", RMA, func(l, r *Resource) { r.Caps &^= uct.CapGetBcopy }, "no get_bcopy"},
-		{"lossy", AM, func(l, r *Resource) { l.Caps |= uct.CapLossy; r.Caps |= uct.CapLossy }, "loses messages"},
-		{"no connect", RMA, func(l, r *Resource) { l.Caps &^= uct.CapConnectEP }, "both sides must be able to connect"},
-		{"aux needs iface", Aux, func(l, r *Resource) {}, "no connect_to_iface"},
-		{"aux too short", Aux, func(l, r *Resource) {
+		{"fits", wireup.RMA, func(l, r *wireup.Resource) {}, ""},
+		{"aux only", wireup.RMA, func(l, r *wireup.Resource) { r.AuxOnly = true }, "open for handshakes only"},
+		{"no get", wireup.RMA, func(l, r *wireup.Resource) { l.Caps &^= uct.CapGetBcopy }, "no get_bcopy"},
+		{"no get at the peer", wireup.RMA, func(l, r *wireup.Resource) { r.Caps &^= uct.CapGetBcopy }, "no get_bcopy"},
+		{"lossy", wireup.AM, func(l, r *wireup.Resource) { l.Caps |= uct.CapLossy; r.Caps |= uct.CapLossy }, "loses messages"},
+		{"no connect", wireup.RMA, func(l, r *wireup.Resource) { l.Caps &^= uct.CapConnectEP }, "both sides must be able to connect"},
+		{"aux needs iface", wireup.Aux, func(l, r *wireup.Resource) {}, "no connect_to_iface"},
+		{"aux too short", wireup.Aux, func(l, r *wireup.Resource) {
 			l.Caps |= uct.CapConnectIface
 			r.Caps |= uct.CapConnectIface
-			r.AMBcopy = floor8(100)
+			r.AMBcopy = 36 // 96 bytes
 		}, "messages too small for a handshake"},
-		{"domains", AMO, func(l, r *Resource) { r.Domain = uct.AtomicCPU }, "atomic domains differ"},
-		{"no cswap", AMO, func(l, r *Resource) { l.Fetch64 = uct.AtomicSet(uct.AtomicAdd) }, "no 64-bit compare-and-swap"},
-		{"unreachable", RMA, func(l, r *Resource) { r.DeviceAddr = []byte("elsewhere") }, "unreachable: other fabric"},
-		{"no such transport", RMA, func(l, r *Resource) { r.Transport = "ud" }, "the peer does not have this transport"},
+		{"domains", wireup.AMO, func(l, r *wireup.Resource) { r.Domain = uct.AtomicCPU }, "atomic domains differ"},
+		{"no cswap", wireup.AMO, func(l, r *wireup.Resource) { l.Fetch64 = uct.AtomicSet(uct.AtomicAdd) }, "no 64-bit compare-and-swap"},
+		{"unreachable", wireup.RMA, func(l, r *wireup.Resource) { r.DeviceAddr = []byte("elsewhere") }, "unreachable: other fabric"},
+		{"no such transport", wireup.RMA, func(l, r *wireup.Resource) { r.Transport = "ud" }, "the peer does not have this transport"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, b := address(t, 1, "rc"), address(t, 2, "rc")
+			a, b := workeraddr.Make(t, 1, "rc"), workeraddr.Make(t, 2, "rc")
 			tc.edit(&a.Resources[0], &b.Resources[0])
-			cands := Rank(tc.p, a, b, reach(a, b))
+			cands := Rank(tc.p, a, b, workeraddr.Reach(a, b))
 			require.Len(t, cands, 1)
 			assert.Equal(t, tc.want, cands[0].Why)
 			assert.Equal(t, tc.want == "", cands[0].Score > 0)
@@ -68,25 +72,25 @@ func TestRank_Criteria(t *testing.T) {
 
 // TestChoose_OmitsSlowPairs: a pair that is much slower than the best one is not chosen.
 func TestChoose_OmitsSlowPairs(t *testing.T) {
-	a, b := address(t, 1, "rc", "rc@x", "rc@y"), address(t, 2, "rc", "rc@x", "rc@y")
-	for _, x := range []*Address{a, b} {
-		x.Resources[1] = priced(x.Resources[1], figures(600, 50, 5e9))
-		x.Resources[2] = priced(x.Resources[2], figures(600, 50, 1e9))
+	a, b := workeraddr.Make(t, 1, "rc", "rc@x", "rc@y"), workeraddr.Make(t, 2, "rc", "rc@x", "rc@y")
+	for _, x := range []*wireup.Address{a, b} {
+		workeraddr.Price(&x.Resources[1], 600, 50, 5e9)
+		workeraddr.Price(&x.Resources[2], 600, 50, 1e9)
 	}
 	none := func(int, int) bool { return false }
-	ranked := Rank(RMABW, a, b, reach(a, b))
+	ranked := Rank(wireup.RMABW, a, b, workeraddr.Reach(a, b))
 	require.Len(t, usable(ranked), 3)
-	chosen := choose(RMABW, a, b, ranked, Rails{RMA: MaxRails}, none)
+	chosen := Choose(wireup.RMABW, a, b, ranked, Rails{RMA: MaxRails}, none)
 	require.Len(t, chosen, 2)
 	assert.Equal(t, []int{0, 1}, []int{chosen[0].Local, chosen[1].Local})
-	assert.Len(t, choose(RMABW, a, b, ranked, Rails{}, none), 1)
-	assert.Regexp(t, `rma_bw: .*\n\* .*, 70% of the data\n\* .*, 29% of the data\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
+	assert.Len(t, Choose(wireup.RMABW, a, b, ranked, Rails{}, none), 1)
+	assert.Regexp(t, `rma_bw: .*\n\* .*, 70% of the data\n\* .*, 29% of the data\n  rc/y`, explain(a, b, Rails{RMA: 4}))
 }
 
 // TestAddsBandwidth_Ratio: a pair is chosen if the best one has at most maxRatio times its bandwidth. The limit is
 // exact, and nothing overflows.
 func TestAddsBandwidth_Ratio(t *testing.T) {
-	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
+	a, b := workeraddr.Make(t, 1, "rc", "rc@x"), workeraddr.Make(t, 2, "rc", "rc@x")
 	for _, bandwidth := range []uint64{1, 1000, math.MaxUint64/maxRatio - 1} {
 		second := Candidate{Local: 1, Remote: 1, Bandwidth: bandwidth}
 		first := Candidate{Bandwidth: bandwidth * maxRatio}
@@ -98,14 +102,15 @@ func TestAddsBandwidth_Ratio(t *testing.T) {
 
 // TestChoose_OneTransport: the lanes of a bandwidth role are over one transport.
 func TestChoose_OneTransport(t *testing.T) {
-	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
-	for _, x := range []*Address{a, b} {
-		tcp := priced(rcLike(), figures(9000, 900, 4e9))
+	a, b := workeraddr.Make(t, 1, "rc", "rc@x"), workeraddr.Make(t, 2, "rc", "rc@x")
+	for _, x := range []*wireup.Address{a, b} {
+		tcp := x.Resources[0]
+		workeraddr.Price(&tcp, 9000, 900, 4e9)
 		tcp.Transport, tcp.Device, tcp.DeviceAddr, tcp.MD = "tcp", "eth0", []byte("eth0"), 1
-		x.MDs, x.Resources = append(x.MDs, MD{Component: "tcp"}), append(x.Resources, tcp)
+		x.MDs, x.Resources = append(x.MDs, wireup.MD{Component: "tcp"}), append(x.Resources, tcp)
 	}
 	var got []string
-	for _, c := range Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails}) {
+	for _, c := range Chosen(wireup.RMABW, a, b, workeraddr.Reach(a, b), Rails{RMA: MaxRails}) {
 		got = append(got, a.Resources[c.Local].Transport)
 	}
 	assert.Equal(t, []string{"rc", "rc"}, got)
@@ -114,21 +119,21 @@ func TestChoose_OneTransport(t *testing.T) {
 // TestChoose_OneDeviceTwice: only one of two transports over one device is chosen, also if the device has two
 // memory domains.
 func TestChoose_OneDeviceTwice(t *testing.T) {
-	a, b := address(t, 1, "rc", "rc"), address(t, 2, "rc", "rc")
-	for _, x := range []*Address{a, b} {
+	a, b := workeraddr.Make(t, 1, "rc", "rc"), workeraddr.Make(t, 2, "rc", "rc")
+	for _, x := range []*wireup.Address{a, b} {
 		x.MDs = append(x.MDs, x.MDs[0])
 		x.Resources[1].Transport, x.Resources[1].MD = "rc_mlx5", 1
 		for i := range x.Resources {
 			x.Resources[i].Caps |= uct.CapInterNode
 		}
 	}
-	assert.Len(t, Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails}), 1)
+	assert.Len(t, Chosen(wireup.RMABW, a, b, workeraddr.Reach(a, b), Rails{RMA: MaxRails}), 1)
 }
 
 func TestRank_PriorityBreaksTies(t *testing.T) {
-	a, b := address(t, 1, "rc", "rc"), address(t, 2, "rc")
+	a, b := workeraddr.Make(t, 1, "rc", "rc"), workeraddr.Make(t, 2, "rc")
 	a.Resources[1].Priority = 1
-	assert.Equal(t, 1, Rank(RMA, a, b, reach(a, b))[0].Local)
+	assert.Equal(t, 1, Rank(wireup.RMA, a, b, workeraddr.Reach(a, b))[0].Local)
 }
 
 // TestRank_IsSymmetric: both sides order the usable pairs alike.
@@ -136,43 +141,43 @@ func TestRank_IsSymmetric(t *testing.T) {
 	kinds := []string{"rc", "ud", "sm", "rc@x", "ud@x", "sm@x"}
 	rapid.Check(t, func(rt *rapid.T) {
 		names := rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 6)
-		a := address(t, rapid.Uint64Range(1, 3).Draw(rt, "uuid a"), names.Draw(rt, "a")...)
-		b := address(t, rapid.Uint64Range(4, 5).Draw(rt, "uuid b"), names.Draw(rt, "b")...)
+		a := workeraddr.Make(t, rapid.Uint64Range(1, 3).Draw(rt, "uuid a"), names.Draw(rt, "a")...)
+		b := workeraddr.Make(t, rapid.Uint64Range(4, 5).Draw(rt, "uuid b"), names.Draw(rt, "b")...)
 		if rapid.Bool().Draw(rt, "swap uuids") {
 			a.Key, b.Key = b.Key, a.Key
 		}
-		for _, x := range []*Address{a, b} {
+		for _, x := range []*wireup.Address{a, b} {
 			for i := range x.Resources {
 				r := &x.Resources[i]
-				*r = priced(*r, figures(100, 10, rapid.Float64Range(10e9, 13e9).Draw(rt, "bandwidth")))
+				workeraddr.Price(r, 100, 10, rapid.Uint64Range(10e9, 13e9).Draw(rt, "bandwidth"))
 				r.Priority = rapid.Int8Range(0, 1).Draw(rt, "priority")
 				if rapid.Bool().Draw(rt, "outward") {
 					r.Caps |= uct.CapInterNode
 				}
 			}
 		}
-		for p := range Role(roleEnd) {
+		for p := range wireup.Aux + 1 {
 			var mirrored []Candidate
-			for _, c := range usable(Rank(p, b, a, reach(b, a))) {
+			for _, c := range usable(Rank(p, b, a, workeraddr.Reach(b, a))) {
 				c.Local, c.Remote = c.Remote, c.Local
 				mirrored = append(mirrored, c)
 			}
-			assert.Equal(rt, usable(Rank(p, a, b, reach(a, b))), mirrored, "%v", p)
+			assert.Equal(rt, usable(Rank(p, a, b, workeraddr.Reach(a, b))), mirrored, "%v", p)
 
 			none, all := func(int, int) bool { return false }, Rails{RMA: MaxRails, AM: MaxRails}
 			var there []Candidate
-			for _, c := range choose(p, b, a, Rank(p, b, a, reach(b, a)), all, none) {
+			for _, c := range Choose(p, b, a, Rank(p, b, a, workeraddr.Reach(b, a)), all, none) {
 				c.Local, c.Remote = c.Remote, c.Local
 				there = append(there, c)
 			}
-			here := choose(p, a, b, Rank(p, a, b, reach(a, b)), all, none)
+			here := Choose(p, a, b, Rank(p, a, b, workeraddr.Reach(a, b)), all, none)
 			assert.Equal(rt, here, there, "%v", p)
-			if p != RMABW && p != AMBW { // one lane
+			if p != wireup.RMABW && p != wireup.AMBW { // one lane
 				continue
 			}
 			for i, x := range here {
 				for _, y := range here[:i] {
-					assert.False(rt, a.shareDevice(&a.Resources[x.Local], &a.Resources[y.Local]), "lanes over one device")
+					assert.False(rt, shareDevice(a, &a.Resources[x.Local], &a.Resources[y.Local]), "lanes over one device")
 				}
 			}
 		}
@@ -188,10 +193,18 @@ func usable(cands []Candidate) (out []Candidate) {
 	return out
 }
 
-func TestExplain(t *testing.T) {
-	a, b := address(t, 1, "rc", "ud", "sm"), address(t, 2, "rc", "ud")
-	want := `worker 0x1 to worker 0x2
-rma: score is 1 / (latency + overhead + 4 KiB)
+// explain returns the text of all choices.
+func explain(local, remote *wireup.Address, rails Rails) string {
+	var b strings.Builder
+	for _, c := range Choices(local, remote, workeraddr.Reach(local, remote), rails) {
+		b.WriteString(c.String())
+	}
+	return b.String()
+}
+
+func TestChoices_Text(t *testing.T) {
+	a, b := workeraddr.Make(t, 1, "rc", "ud", "sm"), workeraddr.Make(t, 2, "rc", "ud")
+	want := `rma: score is 1 / (latency + overhead + 4 KiB)
 * rc/hca0:1[0]  rc/hca0:1[0]  score 1025862  576 + 52 + 346.8 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_bcopy|get_bcopy
@@ -216,18 +229,18 @@ aux: score is 1 / (latency + overhead)
   rc/hca0:1[0]  rc/hca0:1[0]  no connect_to_iface
   sm/memory[2]  -             the peer does not have this transport
 `
-	assert.Equal(t, want, Explain(a, b, reach(a, b), Rails{}))
-	none := &Address{Key: keyOf(3)}
-	assert.Contains(t, Explain(none, b, reach(none, b), Rails{}), "no transport is open")
-	one := address(t, 4, "rc")
-	assert.NotContains(t, Explain(one, b, reach(one, b), Rails{}), "no transport is open")
+	assert.Equal(t, want, explain(a, b, Rails{}))
+	none := &wireup.Address{Key: workeraddr.Key(3)}
+	assert.Contains(t, explain(none, b, Rails{}), "no transport is open")
+	one := workeraddr.Make(t, 4, "rc")
+	assert.NotContains(t, explain(one, b, Rails{}), "no transport is open")
 }
 
 // TestShareDevice: two resources share a device if their device addresses are equal, and if their memory domains are
 // the same, or are of one component and used by two transports.
 func TestShareDevice(t *testing.T) {
-	a := &Address{MDs: []MD{{Component: "ib"}, {Component: "ib"}, {Component: "tcp"}}}
-	x := Resource{Transport: "rc", MD: 0, DeviceAddr: []byte("d")}
+	a := &wireup.Address{MDs: []wireup.MD{{Component: "ib"}, {Component: "ib"}, {Component: "tcp"}}}
+	x := wireup.Resource{Transport: "rc", MD: 0, DeviceAddr: []byte("d")}
 	for _, tt := range []struct {
 		transport string
 		md        uint8
@@ -243,9 +256,9 @@ func TestShareDevice(t *testing.T) {
 		{"ud", 1, "e", false},
 		{"ud", 2, "d", false},
 	} {
-		y := Resource{Transport: tt.transport, MD: tt.md, DeviceAddr: []byte(tt.device)}
-		assert.Equal(t, tt.want, a.shareDevice(&x, &y), "%+v", tt)
-		assert.Equal(t, tt.want, a.shareDevice(&y, &x), "%+v", tt)
+		y := wireup.Resource{Transport: tt.transport, MD: tt.md, DeviceAddr: []byte(tt.device)}
+		assert.Equal(t, tt.want, shareDevice(a, &x, &y), "%+v", tt)
+		assert.Equal(t, tt.want, shareDevice(a, &y, &x), "%+v", tt)
 	}
 }
 
@@ -253,9 +266,9 @@ func TestShareDevice(t *testing.T) {
 // UUID, then by those of the other.
 func TestRank_Ties(t *testing.T) {
 	for _, uuids := range [][2]uint64{{1, 2}, {2, 1}} {
-		a, b := address(t, uuids[0], "rc", "rc"), address(t, uuids[1], "rc", "rc")
+		a, b := workeraddr.Make(t, uuids[0], "rc", "rc"), workeraddr.Make(t, uuids[1], "rc", "rc")
 		var got [][2]int
-		for _, c := range Rank(RMA, a, b, reach(a, b)) {
+		for _, c := range Rank(wireup.RMA, a, b, workeraddr.Reach(a, b)) {
 			got = append(got, [2]int{c.Local, c.Remote})
 		}
 		want := [][2]int{{0, 0}, {0, 1}, {1, 0}, {1, 1}}

@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 func TestMsg_RoundTrip(t *testing.T) {
@@ -43,7 +44,7 @@ func TestMsg_RoundTrip(t *testing.T) {
 func sampleMsg() *Msg {
 	return &Msg{
 		Type: Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Window: 16 << 10, Addr: []byte("address"),
-		Lanes: []MsgLane{{Src: 1, Dst: 2, Roles: Set(RMA, AM), EPAddr: []byte("ep")}},
+		Lanes: []MsgLane{{Src: 1, Dst: 2, Roles: Set(wireup.RMA, wireup.AM), EPAddr: []byte("ep")}},
 	}
 }
 
@@ -51,7 +52,7 @@ func sampleMsg() *Msg {
 func TestMsg_Golden(t *testing.T) {
 	m := sampleMsg()
 	m.Type, m.Seq = Drop, 5
-	m.Lanes[0].Roles, m.Lanes[0].Status = Set(RMA, AMO, AM, RMABW, AMBW), ucs.StatusTimedOut
+	m.Lanes[0].Roles, m.Lanes[0].Status = Set(wireup.RMA, wireup.AMO, wireup.AM, wireup.RMABW, wireup.AMBW), ucs.StatusTimedOut
 	want := "58 04 05 01 05000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 00400000 07000000" +
 		"01 02 1f 0d 02 6570" + "61646472657373"
 	assert.Equal(t, strings.ReplaceAll(want, " ", ""), hex.EncodeToString(m.Append(nil)))

@@ -1,11 +1,13 @@
-package wireup
+package handshake
 
 import (
 	"cmp"
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // laneState is the state of a lane.
@@ -44,9 +46,9 @@ type lane struct {
 
 // ConnParams makes a [Conn].
 type ConnParams struct {
-	Local  *Address // not changed while the Conn is in use
-	Remote *Address // not changed while the Conn is in use
-	Reach  Reacher
+	Local  *wireup.Address // not changed while the Conn is in use
+	Remote *wireup.Address // not changed while the Conn is in use
+	Reach  selection.Reacher
 	// PackedLocal is Local.Pack, for a peer that does not know this worker.
 	PackedLocal []byte
 	// LocalEP is this worker's id of the connection; never 0.
@@ -62,7 +64,7 @@ type ConnParams struct {
 	// Window is sent to the peer, where RemoteWindow returns it.
 	Window uint32
 	// Rails limits the lanes of the bandwidth roles.
-	Rails Rails
+	Rails selection.Rails
 	// Timeout is how long this side waits for a reply of the peer before it fails
 	// with StatusTimedOut; 0 means without limit.
 	Timeout time.Duration
@@ -154,10 +156,10 @@ type Share struct {
 
 // Lanes returns the lanes that are active for a role; more than one only for a bandwidth
 // role.
-func (c *Conn) Lanes(role Role) (lanes []Share) {
+func (c *Conn) Lanes(role wireup.Role) (lanes []Share) {
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.active.Has(role) {
-			w := bandwidth(role, &c.p.Local.Resources[l.local], &c.p.Remote.Resources[l.remote])
+			w := selection.Bandwidth(role, &c.p.Local.Resources[l.local], &c.p.Remote.Resources[l.remote])
 			lanes = append(lanes, Share{i, w})
 		}
 	}
@@ -165,7 +167,7 @@ func (c *Conn) Lanes(role Role) (lanes []Share) {
 }
 
 // active reports whether a role has an active lane.
-func (c *Conn) active(role Role) bool {
+func (c *Conn) active(role wireup.Role) bool {
 	for i := range c.lanes {
 		if c.lanes[i].active.Has(role) {
 			return true
@@ -175,7 +177,7 @@ func (c *Conn) active(role Role) bool {
 }
 
 // count returns the number of lanes of a role, in any state.
-func (c *Conn) count(role Role) (n int) {
+func (c *Conn) count(role wireup.Role) (n int) {
 	for i := range c.lanes {
 		if c.lanes[i].roles.Has(role) {
 			n++
@@ -191,12 +193,12 @@ func (c *Conn) Survives(lane int) bool {
 	x := &c.lanes[lane]
 	had := x.roles & c.wanted &^ sharedRoles
 	lost := had
-	for role := range Aux {
-		if lost.Has(role) && len(c.plan(role, Rails{}, x)) > 0 {
+	for role := range wireup.Aux {
+		if lost.Has(role) && len(c.plan(role, selection.Rails{}, x)) > 0 {
 			lost &^= Set(role)
 		}
 	}
-	return lost == 0 || !lost.Has(AM) && (lost != had || c.hasUsefulLane(x))
+	return lost == 0 || !lost.Has(wireup.AM) && (lost != had || c.hasUsefulLane(x))
 }
 
 // hasUsefulLane reports whether there is a lane other than except, which may be nil, that this side needs for
@@ -218,12 +220,12 @@ func (c *Conn) Quiet() bool {
 }
 
 // Plan returns the pairs that this side would propose for a role, best first.
-func (c *Conn) Plan(role Role) []Candidate { return c.plan(role, c.p.Rails, nil) }
+func (c *Conn) Plan(role wireup.Role) []selection.Candidate { return c.plan(role, c.p.Rails, nil) }
 
 // plan chooses pairs for a role, without the pair of lane except, which may be nil.
-func (c *Conn) plan(role Role, rails Rails, except *lane) []Candidate {
-	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
-	return choose(role, c.p.Local, c.p.Remote, ranked, rails, func(l, r int) bool {
+func (c *Conn) plan(role wireup.Role, rails selection.Rails, except *lane) []selection.Candidate {
+	ranked := selection.Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
+	return selection.Choose(role, c.p.Local, c.p.Remote, ranked, rails, func(l, r int) bool {
 		return c.Excluded(l, r) || except != nil && int(except.local) == l && int(except.remote) == r
 	})
 }
@@ -302,7 +304,7 @@ func (c *Conn) Handle(ev Event) []Action {
 func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
 
 // needLane handles NeedLane. While the peer may close the lanes, the role waits.
-func (c *Conn) needLane(role Role) {
+func (c *Conn) needLane(role wireup.Role) {
 	c.wanted |= Set(role)
 	c.resume()
 	if c.idle.state == idleNone && !c.over {
@@ -312,9 +314,9 @@ func (c *Conn) needLane(role Role) {
 
 // assignLanes assigns lanes to a role: existing lanes of the best pairs, and new
 // ones. It returns the role if it must have a lane and has none.
-func (c *Conn) assignLanes(role Role) (lost Roles) {
-	limit := c.p.Rails.of(role)
-	if role >= Aux {
+func (c *Conn) assignLanes(role wireup.Role) (lost Roles) {
+	limit := c.p.Rails.Of(role)
+	if role >= wireup.Aux {
 		return 0
 	}
 	for _, best := range c.Plan(role) {
@@ -332,12 +334,12 @@ func (c *Conn) assignLanes(role Role) (lost Roles) {
 		}
 		if i = c.open(best.Local, best.Remote, true); i >= 0 {
 			c.lanes[i].roles |= Set(role)
-		} else if c.count(role) == 0 && !role.shared() {
+		} else if c.count(role) == 0 && !sharedRoles.Has(role) {
 			c.fail(ucs.StatusNoResource, "too many lanes")
 			return 0
 		}
 	}
-	if c.count(role) == 0 && !role.shared() {
+	if c.count(role) == 0 && !sharedRoles.Has(role) {
 		return Set(role)
 	}
 	return 0
@@ -349,7 +351,7 @@ func (c *Conn) loseRoles(roles Roles) {
 	if roles == 0 || c.over {
 		return
 	}
-	if c.wanted &^= roles; !roles.Has(AM) && c.hasUsefulLane(nil) {
+	if c.wanted &^= roles; !roles.Has(wireup.AM) && c.hasUsefulLane(nil) {
 		c.lost |= roles
 		c.do(Action{Kind: LoseRoles, Roles: roles, Status: c.lastErr})
 		return
@@ -419,9 +421,6 @@ func (c *Conn) hasBrokenLane() bool {
 	}
 	return false
 }
-
-// amRoles are the roles of active messages. The receiver must know the connection first.
-const amRoles = Roles(1<<AM | 1<<AMBW)
 
 func (c *Conn) opened(i int, epAddr []byte) {
 	if i < 0 || i >= MaxLanes || c.lanes[i].state != laneOpening {
@@ -562,7 +561,7 @@ func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 // replaceLanes opens new lanes for the roles that have lost theirs.
 func (c *Conn) replaceLanes() {
 	var lost Roles
-	for role := range Aux {
+	for role := range wireup.Aux {
 		if c.wanted.Has(role) && !c.over {
 			lost |= c.assignLanes(role)
 		}

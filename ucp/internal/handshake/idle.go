@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import "github.com/gucx/gucx/ucs"
 

@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // connectedIdle returns two sides with lanes for puts and messages, which close the lanes when they are idle.
@@ -52,7 +53,7 @@ func TestExplore_Idle(t *testing.T) {
 				case !testenv.Sweep(): // a step more is five times as many states
 					depth -= 2
 				}
-				x := explorer{t: t, roles: []Role{RMA, AM}, seen: map[string]int{}}
+				x := explorer{t: t, roles: []wireup.Role{wireup.RMA, wireup.AM}, seen: map[string]int{}}
 				w := connectedIdle(t, tc.res...)
 				w.a.rest()
 				if both {
@@ -81,9 +82,9 @@ func TestIdle_Reopens(t *testing.T) {
 		_, waits := w.a.conn.Deadline()
 		require.False(t, waits)
 		s := []*side{w.a, w.b}[n%2]
-		s.handle(Event{Kind: NeedLane, Role: AM})
+		s.handle(Event{Kind: NeedLane, Role: wireup.AM})
 		settle(t, w.a, w.b)
-		require.Len(t, s.conn.Lanes(AM), 1)
+		require.Len(t, s.conn.Lanes(wireup.AM), 1)
 	}
 }
 
@@ -106,8 +107,8 @@ func TestIdle_NoReply(t *testing.T) {
 	}
 	assert.Equal(t, []ucs.Status{ucs.StatusTimedOut}, ends)
 	assert.True(t, w.a.conn.Quiet())
-	w.a.handle(Event{Kind: NeedLane, Role: RMA})
-	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+	w.a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
+	assert.Len(t, w.a.conn.Lanes(wireup.RMA), 1)
 	assert.Empty(t, w.b.inbox, "nothing was needed for that")
 }
 
@@ -121,7 +122,7 @@ func TestIdle_Off(t *testing.T) {
 	settle(t, w.a, w.b)
 	assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
 	assert.Equal(t, w.a.openLanes(), w.b.openLanes())
-	assert.NotZero(t, w.b.conn.Lanes(RMA))
+	assert.NotZero(t, w.b.conn.Lanes(wireup.RMA))
 	for _, typ := range []MsgType{Agreed, Refused, Resume, Drop} { // of no IDLE
 		m := w.a.conn.newMsg(typ)
 		m.Lanes = []MsgLane{{Roles: 3, Status: 3}}
@@ -130,7 +131,7 @@ func TestIdle_Off(t *testing.T) {
 			w.b.conn.p.Idle = true
 		}
 		w.b.receive(t, m)
-		assert.NotZero(t, w.b.conn.Lanes(RMA), typ)
+		assert.NotZero(t, w.b.conn.Lanes(wireup.RMA), typ)
 	}
 }
 
@@ -144,14 +145,14 @@ func TestIdle_WaitsForDecision(t *testing.T) {
 		w.a.rest()
 		w.b.deliver(t) // IDLE
 		require.Equal(t, idleAgreed, w.b.conn.idle.state)
-		w.b.handle(Event{Kind: NeedLane, Role: RMA})
-		require.Empty(t, w.b.conn.Lanes(RMA))
+		w.b.handle(Event{Kind: NeedLane, Role: wireup.RMA})
+		require.Empty(t, w.b.conn.Lanes(wireup.RMA))
 		require.Zero(t, w.b.lanes[0].uses)
 		if resumes {
-			w.a.handle(Event{Kind: NeedLane, Role: RMA})
+			w.a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 		}
 		settle(t, w.a, w.b)
-		assert.Len(t, w.b.conn.Lanes(RMA), 1)
+		assert.Len(t, w.b.conn.Lanes(wireup.RMA), 1)
 		assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
 		same := w.b.lanes[0].addr == "b1"
 		assert.Equal(t, resumes, same, "the lane closes only if no operation needs it in time")
@@ -182,14 +183,14 @@ func TestIdle_LostDrops(t *testing.T) {
 		require.Equal(t, idleAgreed, w.b.conn.idle.state)
 		w.a.check = nil
 		w.b.inbox = nil
-		w.b.handle(Event{Kind: NeedLane, Role: RMA})
+		w.b.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 		pass(w.a, w.b, firstPause)
 		require.Equal(t, Agreed, w.a.inbox[len(w.a.inbox)-1].Type)
 		settle(t, w.a, w.b)
 		pass(w.a, w.b, firstPause)
 		settle(t, w.a, w.b)
 		assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet(), "after AGREED the DROP is sent again")
-		assert.Len(t, w.b.conn.Lanes(RMA), 1)
+		assert.Len(t, w.b.conn.Lanes(wireup.RMA), 1)
 		x := explorer{t: t}
 		x.agree(w)
 	}

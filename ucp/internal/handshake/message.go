@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"encoding/binary"
@@ -7,12 +7,13 @@ import (
 
 	"github.com/gucx/gucx/internal/cursor"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // Limits of a message.
 const (
 	MaxLanes  = 8 // lanes of a connection, and in one message
-	MaxMsgLen = msgHeader + MaxLanes*(msgLaneHeader+math.MaxUint8) + MaxAddrLen
+	MaxMsgLen = msgHeader + MaxLanes*(msgLaneHeader+math.MaxUint8) + wireup.MaxAddrLen
 )
 
 // The packed form; docs/wire.md, "Handshake message".
@@ -129,7 +130,7 @@ func UnpackMsg(b []byte) (*Msg, error) {
 	m.SrcEP, m.DstEP = c.U64(), c.U64()
 	m.Window = c.U32()
 	addrLen := int(c.U32())
-	if m.SrcUUID == 0 || m.SrcEP == 0 || addrLen > MaxAddrLen {
+	if m.SrcUUID == 0 || m.SrcEP == 0 || addrLen > wireup.MaxAddrLen {
 		return nil, badMsg("source %#x/%d, address of %d bytes", m.SrcUUID, m.SrcEP, addrLen)
 	}
 	for range lanes {

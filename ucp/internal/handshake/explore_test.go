@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"fmt"
@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/workeraddr"
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // TestExplore: from every state that two sides reach within a number of events, in any order, and then
@@ -21,12 +24,12 @@ func TestExplore(t *testing.T) {
 		name  string
 		a, b  []string
 		depth int
-		roles []Role
+		roles []wireup.Role
 	}{
-		{"pairs", []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"}, 6, []Role{RMA, AM}},
-		{"iface", []string{"sm", "rc", "ud"}, []string{"sm", "rc", "ud"}, 6, []Role{RMA, AM}},
-		{"rails", []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"}, 6, []Role{RMABW, AM}},
-		{"one side has more", []string{"rc", "rc", "ud"}, []string{"rc", "ud"}, 6, []Role{RMA}},
+		{"pairs", []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"}, 6, []wireup.Role{wireup.RMA, wireup.AM}},
+		{"iface", []string{"sm", "rc", "ud"}, []string{"sm", "rc", "ud"}, 6, []wireup.Role{wireup.RMA, wireup.AM}},
+		{"rails", []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"}, 6, []wireup.Role{wireup.RMABW, wireup.AM}},
+		{"one side has more", []string{"rc", "rc", "ud"}, []string{"rc", "ud"}, 6, []wireup.Role{wireup.RMA}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			depth := tc.depth
@@ -37,10 +40,10 @@ func TestExplore(t *testing.T) {
 				depth--
 			}
 			x := explorer{t: t, roles: tc.roles, seen: map[string]int{}}
-			a, b := link(t, address(t, 1, tc.a...), address(t, 2, tc.b...))
+			a, b := link(t, workeraddr.Make(t, 1, tc.a...), workeraddr.Make(t, 2, tc.b...))
 			for _, s := range []*side{a, b} {
 				s.silent = true
-				s.conn.p.Rails = Rails{RMA: 2, AM: 2}
+				s.conn.p.Rails = selection.Rails{RMA: 2, AM: 2}
 			}
 			x.walk(&world{a: a, b: b}, depth)
 			t.Logf("%d states", len(x.seen))
@@ -59,13 +62,13 @@ type world struct {
 // connected returns two sides with lanes for puts and active messages. set changes the parameters of both.
 func connected(t *testing.T, a, b []string, set func(*ConnParams)) *world {
 	w := &world{}
-	w.a, w.b = link(t, address(t, 1, a...), address(t, 2, b...))
+	w.a, w.b = link(t, workeraddr.Make(t, 1, a...), workeraddr.Make(t, 2, b...))
 	for _, s := range []*side{w.a, w.b} {
 		s.silent = true
 		set(&s.conn.p)
 	}
-	w.a.handle(Event{Kind: NeedLane, Role: RMA})
-	w.a.handle(Event{Kind: NeedLane, Role: AM})
+	w.a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
+	w.a.handle(Event{Kind: NeedLane, Role: wireup.AM})
 	settle(t, w.a, w.b)
 	return w
 }
@@ -114,7 +117,7 @@ func (w *world) key() string {
 
 type explorer struct {
 	t     *testing.T
-	roles []Role
+	roles []wireup.Role
 	seen  map[string]int // the depth that was left
 }
 
@@ -298,8 +301,8 @@ func (x *explorer) agree(w *world) {
 				x.fail(w, "%s has not reported to the other side that %d-%d is excluded", s.name, p.local, p.remote)
 			}
 		}
-		for role := range Aux {
-			if s.conn.wanted.Has(role) && !role.shared() && len(s.conn.Lanes(role)) == 0 {
+		for role := range wireup.Aux {
+			if s.conn.wanted.Has(role) && !sharedRoles.Has(role) && len(s.conn.Lanes(role)) == 0 {
 				x.fail(w, "%s has no lane for %s", s.name, role)
 			}
 		}

@@ -1,10 +1,11 @@
-package wireup
+package handshake
 
 import (
 	"math"
 	"time"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // firstPause is the time before the first retransmission: about a
@@ -98,7 +99,7 @@ func (c *Conn) timeoutApplies() bool {
 
 // waitsForLane reports whether a role that this side needs has no active lane.
 func (c *Conn) waitsForLane() bool {
-	for role := range Aux {
+	for role := range wireup.Aux {
 		if c.wanted.Has(role) && !c.active(role) {
 			return true
 		}

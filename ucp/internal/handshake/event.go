@@ -1,9 +1,10 @@
-package wireup
+package handshake
 
 import (
 	"time"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // EventKind is the type of an Event.
@@ -30,13 +31,13 @@ const (
 // Event is an event that package ucp passes to a [Conn].
 type Event struct {
 	Kind   EventKind
-	Role   Role       // NeedLane
-	Lane   int        // LaneOpened, LaneConnected, LaneFailed
-	Local  int        // PathFailed, LaneDrained: the local resource
-	Remote int        // PathFailed, LaneDrained: the remote resource
-	EPAddr []byte     // LaneOpened; nil for a lane that connects to an iface
-	Status ucs.Status // LaneFailed, PathFailed, Closed, IdleChecked: the reason; StatusOK for a graceful close
-	Msg    *Msg       // MsgReceived
+	Role   wireup.Role // NeedLane
+	Lane   int         // LaneOpened, LaneConnected, LaneFailed
+	Local  int         // PathFailed, LaneDrained: the local resource
+	Remote int         // PathFailed, LaneDrained: the remote resource
+	EPAddr []byte      // LaneOpened; nil for a lane that connects to an iface
+	Status ucs.Status  // LaneFailed, PathFailed, Closed, IdleChecked: the reason; StatusOK for a graceful close
+	Msg    *Msg        // MsgReceived
 	// Now is the time since any fixed moment. It is monotonic.
 	Now time.Duration
 }

@@ -1,7 +1,6 @@
-package wireup
+package handshake
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,88 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/workeraddr"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
-
-// figures returns a Cost.
-func figures(latency, overhead time.Duration, bw float64) Cost {
-	return Cost{Overhead: TimeOf(overhead), Latency: TimeOf(latency), Bandwidth: RateOf(bw)}
-}
-
-// priced sets the costs of all classes.
-func priced(r Resource, c Cost) Resource {
-	r.RMA, r.AMO, r.AM = c, c, c
-	r.trim()
-	return r
-}
-
-// rcLike, udLike and ifaceLike are resources as the transports describe them.
-func rcLike() Resource {
-	return priced(Resource{
-		Transport: "rc", Device: "hca0:1",
-		Caps:    uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic64 | uct.CapPending | uct.CapConnectEP,
-		Fetch64: uct.AtomicSet(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice, DeviceAddr: []byte("fabric"),
-	}, figures(600, 50, 12e9))
-}
-
-func udLike() Resource {
-	return priced(Resource{
-		Transport: "ud", Device: "hca0:1",
-		Caps:       uct.CapAMShort | uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
-		AMBcopy:    floor8(4000),
-		DeviceAddr: []byte("fabric"), IfaceAddr: []byte("qpn"),
-	}, figures(700, 80, 10e9))
-}
-
-func ifaceLike() Resource {
-	r := rcLike()
-	r.Transport, r.Device = "sm", "memory"
-	r.Caps = r.Caps&^uct.CapConnectEP | uct.CapConnectIface
-	r.AMBcopy, r.IfaceAddr = floor8(8192), []byte("segment")
-	return priced(r, figures(80, 10, 20e9))
-}
-
-// keyOf returns a public key with the given UUID.
-func keyOf(uuid uint64) (k PublicKey) {
-	binary.LittleEndian.PutUint64(k[:], uuid)
-	return k
-}
-
-// address makes a worker address with one MD out of resource names.
-func address(t testing.TB, uuid uint64, names ...string) *Address {
-	t.Helper()
-	a := &Address{Key: keyOf(uuid), MDs: []MD{{Component: "ib"}}}
-	for _, name := range names {
-		base, dev, _ := strings.Cut(name, "@")
-		var r Resource
-		switch base {
-		case "rc":
-			r = rcLike()
-		case "ud":
-			r = udLike()
-		case "sm":
-			r = ifaceLike()
-		default:
-			require.Fail(t, "unknown resource "+name)
-		}
-		if dev != "" {
-			r.Device, r.DeviceAddr = dev, []byte(dev)
-		}
-		a.Resources = append(a.Resources, r)
-	}
-	return a
-}
-
-// reach compares the device addresses, as transports do.
-func reach(a, b *Address) Reacher {
-	return func(l, r int) (bool, string) {
-		if string(a.Resources[l].DeviceAddr) != string(b.Resources[r].DeviceAddr) {
-			return false, ucs.ErrUnreachable.Error() + ": other fabric"
-		}
-		return true, ""
-	}
-}
 
 // side is one end of a simulated connection: it executes the actions.
 type side struct {
@@ -124,13 +45,13 @@ type simLane struct {
 const simTimeout = 20 * time.Second
 
 // link makes two connections that do not know of each other.
-func link(t testing.TB, a, b *Address) (*side, *side) {
+func link(t testing.TB, a, b *wireup.Address) (*side, *side) {
 	t.Helper()
-	mk := func(name string, local, remote *Address, ep uint64) *side {
+	mk := func(name string, local, remote *wireup.Address, ep uint64) *side {
 		packed, err := local.Pack()
 		require.NoError(t, err)
 		return &side{name: name, fails: map[string]bool{}, conn: NewConn(ConnParams{
-			Local: local, Remote: remote, Reach: reach(local, remote), PackedLocal: packed, LocalEP: ep,
+			Local: local, Remote: remote, Reach: workeraddr.Reach(local, remote), PackedLocal: packed, LocalEP: ep,
 			Timeout: simTimeout,
 		})}
 	}

@@ -1,4 +1,4 @@
-package wireup
+package selection
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // Reacher reports whether local resource l can be connected to remote resource r;
@@ -27,13 +28,13 @@ type Candidate struct {
 }
 
 // needs are the capabilities that both sides must have, by role.
-var needs = [roleEnd]uct.Caps{
-	RMA:   uct.CapPutBcopy | uct.CapGetBcopy | uct.CapPending,
-	RMABW: uct.CapPutZcopy | uct.CapGetZcopy | uct.CapPending,
-	AMO:   uct.CapAtomic64 | uct.CapPending,
-	AM:    uct.CapAMBcopy | uct.CapPending,
-	AMBW:  uct.CapAMBcopy | uct.CapPending,
-	Aux:   uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
+var needs = [...]uct.Caps{
+	wireup.RMA:   uct.CapPutBcopy | uct.CapGetBcopy | uct.CapPending,
+	wireup.RMABW: uct.CapPutZcopy | uct.CapGetZcopy | uct.CapPending,
+	wireup.AMO:   uct.CapAtomic64 | uct.CapPending,
+	wireup.AM:    uct.CapAMBcopy | uct.CapPending,
+	wireup.AMBW:  uct.CapAMBcopy | uct.CapPending,
+	wireup.Aux:   uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
 }
 
 // minAuxBcopy is the smallest AM size in bytes for a handshake message: header, one
@@ -49,11 +50,12 @@ type Rails struct {
 // MaxRails is the upper limit of the fields of Rails; larger values count as MaxRails.
 const MaxRails = 4
 
-func (n Rails) of(role Role) int {
+// Of returns how many lanes a role may have.
+func (n Rails) Of(role wireup.Role) int {
 	switch role {
-	case RMABW:
+	case wireup.RMABW:
 		return max(1, min(n.RMA, MaxRails))
-	case AMBW:
+	case wireup.AMBW:
 		return max(1, min(n.AM, MaxRails))
 	}
 	return 1
@@ -64,15 +66,15 @@ func (n Rails) of(role Role) int {
 const maxRatio = 4
 
 // Chosen returns the pairs that a role would have, best first.
-func Chosen(role Role, local, remote *Address, reach Reacher, rails Rails) []Candidate {
-	return choose(role, local, remote, Rank(role, local, remote, reach), rails, func(int, int) bool { return false })
+func Chosen(role wireup.Role, local, remote *wireup.Address, reach Reacher, rails Rails) []Candidate {
+	return Choose(role, local, remote, Rank(role, local, remote, reach), rails, func(int, int) bool { return false })
 }
 
-// choose returns the best candidates of a role, at most as many as the role may have lanes,
+// Choose returns the best candidates of a role, at most as many as the role may have lanes,
 // without the excluded ones. Both sides choose the same ones.
-func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, excluded func(l, r int) bool) (chosen []Candidate) {
+func Choose(role wireup.Role, local, remote *wireup.Address, ranked []Candidate, rails Rails, excluded func(l, r int) bool) (chosen []Candidate) {
 	for _, c := range ranked {
-		if len(chosen) == rails.of(role) || c.Why != "" {
+		if len(chosen) == rails.Of(role) || c.Why != "" {
 			break
 		}
 		if !excluded(c.Local, c.Remote) && addsBandwidth(local, remote, chosen, c) {
@@ -85,11 +87,11 @@ func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, 
 // addsBandwidth reports whether a pair adds bandwidth to the chosen ones: it uses another
 // device and the same transport. Different transports may share a link, for example tcp over the
 // network of a RoCE device, or the CPU that copies the data.
-func addsBandwidth(local, remote *Address, chosen []Candidate, c Candidate) bool {
+func addsBandwidth(local, remote *wireup.Address, chosen []Candidate, c Candidate) bool {
 	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
 	for i, x := range chosen {
 		xl, xr := &local.Resources[x.Local], &remote.Resources[x.Remote]
-		if local.shareDevice(l, xl) || remote.shareDevice(r, xr) {
+		if shareDevice(local, l, xl) || shareDevice(remote, r, xr) {
 			return false
 		}
 		if l.Transport != xl.Transport {
@@ -104,7 +106,7 @@ func addsBandwidth(local, remote *Address, chosen []Candidate, c Candidate) bool
 
 // shareDevice reports whether two resources of an address use one device. Two transports may
 // open it as two memory domains.
-func (a *Address) shareDevice(x, y *Resource) bool {
+func shareDevice(a *wireup.Address, x, y *wireup.Resource) bool {
 	twice := x.Transport != y.Transport && a.MDs[x.MD].Component == a.MDs[y.MD].Component
 	return (x.MD == y.MD || twice) && bytes.Equal(x.DeviceAddr, y.DeviceAddr)
 }
@@ -113,7 +115,7 @@ func (a *Address) shareDevice(x, y *Resource) bool {
 // with the criterion that failed. Ties are broken by priority, then by name, then
 // by the indices of the worker with the smaller UUID, then by the other indices. Both sides
 // compute the same order.
-func Rank(role Role, local, remote *Address, reach Reacher) []Candidate {
+func Rank(role wireup.Role, local, remote *wireup.Address, reach Reacher) []Candidate {
 	var cands []Candidate
 	for l := range local.Resources {
 		found := false
@@ -132,24 +134,26 @@ func Rank(role Role, local, remote *Address, reach Reacher) []Candidate {
 }
 
 // evaluate applies the criteria to a pair, the cheapest first, and computes its score.
-func evaluate(role Role, local, remote *Address, l, r int, reach Reacher) Candidate {
+func evaluate(role wireup.Role, local, remote *wireup.Address, l, r int, reach Reacher) Candidate {
 	c := Candidate{Local: l, Remote: r}
-	if c.Why = unfit(role, &local.Resources[l], &remote.Resources[r]); c.Why != "" {
+	if c.Why = Unfit(role, &local.Resources[l], &remote.Resources[r]); c.Why != "" {
 		return c
 	}
 	if ok, why := reach(l, r); !ok {
 		c.Why = "unreachable: " + strings.TrimPrefix(why, ucs.ErrUnreachable.Error()+": ")
 		return c
 	}
-	c.Score = Score(role, &local.Resources[l], &remote.Resources[r])
-	c.Bandwidth = bandwidth(role, &local.Resources[l], &remote.Resources[r])
+	c.Score = score(role, &local.Resources[l], &remote.Resources[r])
+	c.Bandwidth = Bandwidth(role, &local.Resources[l], &remote.Resources[r])
 	return c
 }
 
-func unfit(role Role, l, r *Resource) string {
+// Unfit returns the criterion by which a pair of resources cannot have a role; empty if there is none. It does not
+// check whether they reach each other.
+func Unfit(role wireup.Role, l, r *wireup.Resource) string {
 	caps := l.Caps & r.Caps
 	switch {
-	case role != Aux && (l.AuxOnly || r.AuxOnly):
+	case role != wireup.Aux && (l.AuxOnly || r.AuxOnly):
 		return "open for handshakes only"
 	case !caps.Has(needs[role]):
 		return "no " + (needs[role] &^ caps).String()
@@ -157,17 +161,17 @@ func unfit(role Role, l, r *Resource) string {
 		return "both sides must be able to connect"
 	case caps&uct.CapLossy != 0:
 		return "loses messages"
-	case role == Aux && unfloat8(min(l.AMBcopy, r.AMBcopy)) < minAuxBcopy:
+	case role == wireup.Aux && min(l.AMBcopy, r.AMBcopy).Bytes() < minAuxBcopy:
 		return "messages too small for a handshake"
-	case role == AMO && l.Domain != r.Domain:
+	case role == wireup.AMO && l.Domain != r.Domain:
 		return "atomic domains differ"
-	case role == AMO && !(l.Fetch64 & r.Fetch64).Has(uct.AtomicCSwap):
+	case role == wireup.AMO && !(l.Fetch64 & r.Fetch64).Has(uct.AtomicCSwap):
 		return "no 64-bit compare-and-swap"
 	}
 	return ""
 }
 
-func compare(local, remote *Address, a, b Candidate) int {
+func compare(local, remote *wireup.Address, a, b Candidate) int {
 	la, lb := &local.Resources[a.Local], &local.Resources[b.Local]
 	if c := cmp.Compare(b.Score, a.Score); c != 0 {
 		return c

@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"testing"
@@ -8,14 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv/workeraddr"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // lossyPair returns two sides in a handshake with lost and repeated messages, after less time
 // than the timeout.
 func lossyPair(t *testing.T, rt *rapid.T) (a, b *side) {
 	names := rapid.SliceOfN(rapid.SampledFrom([]string{"rc", "rc", "ud", "sm"}), 1, 4)
-	a, b = link(t, address(t, 1, names.Draw(rt, "a")...), address(t, 2, names.Draw(rt, "b")...))
+	a, b = link(t, workeraddr.Make(t, 1, names.Draw(rt, "a")...), workeraddr.Make(t, 2, names.Draw(rt, "b")...))
 	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 		s := a
 		if rapid.Bool().Draw(rt, "side b") {
@@ -23,7 +25,7 @@ func lossyPair(t *testing.T, rt *rapid.T) (a, b *side) {
 		}
 		switch what := rapid.IntRange(0, 5).Draw(rt, "what"); {
 		case what == 0:
-			s.handle(Event{Kind: NeedLane, Role: rapid.SampledFrom([]Role{RMA, AMO, AM}).Draw(rt, "role")})
+			s.handle(Event{Kind: NeedLane, Role: rapid.SampledFrom([]wireup.Role{wireup.RMA, wireup.AMO, wireup.AM}).Draw(rt, "role")})
 		case what == 1:
 			pass(a, b, simTimeout/60)
 		case what == 2:
@@ -77,21 +79,21 @@ func TestConn_FailsIfPeerIsSilent(t *testing.T) {
 
 // TestConn_WithoutTimeout: a side without a timeout never fails.
 func TestConn_WithoutTimeout(t *testing.T) {
-	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+	a, b := link(t, workeraddr.Make(t, 1, "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
 	a.conn.p.Timeout = 0
-	a.handle(Event{Kind: NeedLane, Role: RMA})
+	a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	pass(a, b, 24*time.Hour)
 	assert.Len(t, b.inbox, 8, "one REQUEST and seven retransmissions")
 	settle(t, a, b)
 	require.Equal(t, ucs.StatusOK, a.err)
-	assert.Len(t, a.conn.Lanes(RMA), 1)
+	assert.Len(t, a.conn.Lanes(wireup.RMA), 1)
 }
 
 // TestConn_ReplyRestartsTimeout: a reply that changes the handshake restarts the timeout; a repeated one
 // does not.
 func TestConn_ReplyRestartsTimeout(t *testing.T) {
-	a, b := link(t, address(t, 1, "rc", "rc", "ud"), address(t, 2, "rc", "ud"))
-	a.handle(Event{Kind: NeedLane, Role: RMA})
+	a, b := link(t, workeraddr.Make(t, 1, "rc", "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
+	a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	pass(a, b, simTimeout-time.Second)
 	b.fails["open rc"] = true // after the rejection, a proposes another lane
 	b.deliver(t)
@@ -108,9 +110,9 @@ func TestConn_ReplyRestartsTimeout(t *testing.T) {
 
 // TestConn_RetransmitsOverAnotherPath: after SendingFailed, the pauses restart with firstPause, but not for ever.
 func TestConn_RetransmitsOverAnotherPath(t *testing.T) {
-	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+	a, b := link(t, workeraddr.Make(t, 1, "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
 	a.conn.p.Timeout = 0
-	a.handle(Event{Kind: NeedLane, Role: RMA})
+	a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	pass(a, b, 3*firstPause)
 	require.Len(t, b.inbox, 3, "the REQUEST, after 1 and after 3 s")
 	a.handle(Event{Kind: SendingFailed})

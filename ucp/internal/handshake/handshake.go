@@ -1,10 +1,12 @@
-package wireup
+package handshake
 
 import (
 	"cmp"
 	"slices"
 
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // handleMsg handles a message to this connection. It ignores entries that do not
@@ -233,11 +235,11 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 		return ucs.StatusInvalidParam
 	}
 	l, r := &c.p.Local.Resources[e.Dst], &c.p.Remote.Resources[e.Src]
-	if l.Transport != r.Transport || e.Roles == 0 || e.Roles.Has(Aux) {
+	if l.Transport != r.Transport || e.Roles == 0 || e.Roles.Has(wireup.Aux) {
 		return ucs.StatusInvalidParam
 	}
-	for p := range Aux {
-		if e.Roles.Has(p) && unfit(p, l, r) != "" {
+	for p := range wireup.Aux {
+		if e.Roles.Has(p) && selection.Unfit(p, l, r) != "" {
 			return ucs.StatusUnsupported
 		}
 	}
@@ -272,8 +274,8 @@ func (c *Conn) adopt(i int, e *MsgLane) {
 		l.number = c.trialOf(e)
 		return
 	}
-	for role := range Aux {
-		if e.Roles.Has(role) && c.count(role) < c.p.Rails.of(role) {
+	for role := range wireup.Aux {
+		if e.Roles.Has(role) && c.count(role) < c.p.Rails.Of(role) {
 			l.roles |= Set(role)
 		}
 	}

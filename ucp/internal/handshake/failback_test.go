@@ -1,4 +1,4 @@
-package wireup
+package handshake
 
 import (
 	"flag"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // failedOver returns two sides whose best lane has failed and that retry its pair.
@@ -38,7 +39,7 @@ func TestExplore_Retry(t *testing.T) {
 			if !testenv.Sweep() { // one event more gives three times as many states
 				depth -= 2
 			}
-			x := explorer{t: t, roles: []Role{RMA, AM}, seen: map[string]int{}}
+			x := explorer{t: t, roles: []wireup.Role{wireup.RMA, wireup.AM}, seen: map[string]int{}}
 			w := failedOver(t, tc.res, tc.res)
 			pass(w.a, w.b, 10*time.Second) // the first retry begins
 			x.walk(w, depth)
@@ -59,19 +60,19 @@ func TestRetry_OldPeer(t *testing.T) {
 	assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
 	_, waits := w.a.conn.Deadline()
 	assert.False(t, waits)
-	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+	assert.Len(t, w.a.conn.Lanes(wireup.RMA), 1)
 }
 
 // TestRetry_LostRole: a role without a pair gets one when a retry succeeds.
 func TestRetry_LostRole(t *testing.T) {
 	w := failedOver(t, []string{"rc", "ud"}, []string{"rc", "ud"})
-	require.Empty(t, w.a.conn.Lanes(RMA))
-	require.NotEmpty(t, w.a.conn.Lanes(AM))
+	require.Empty(t, w.a.conn.Lanes(wireup.RMA))
+	require.NotEmpty(t, w.a.conn.Lanes(wireup.AM))
 	pass(w.a, w.b, 10*time.Second)
 	settle(t, w.a, w.b)
-	w.a.handle(Event{Kind: NeedLane, Role: RMA})
+	w.a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	settle(t, w.a, w.b)
-	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+	assert.Len(t, w.a.conn.Lanes(wireup.RMA), 1)
 	assert.True(t, w.a.conn.Quiet() && w.b.conn.Quiet())
 }
 
@@ -107,7 +108,7 @@ func TestRetry_NoCarrier(t *testing.T) {
 	pass(w.a, w.b, 20*time.Second)
 	settle(t, w.a, w.b)
 	assert.Empty(t, w.a.conn.Retries())
-	assert.Len(t, w.a.conn.Lanes(RMA), 1)
+	assert.Len(t, w.a.conn.Lanes(wireup.RMA), 1)
 }
 
 // TestRetry_Off: a side without retries ignores the messages of trials and moves, and rejects trials.
@@ -115,7 +116,7 @@ func TestRetry_Off(t *testing.T) {
 	w := failedOver(t, []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"})
 	w.a.conn.p.Retry, w.b.conn.p.Retry = 0, 0
 	before := w.b.conn.states()
-	roles := Set(RMA, AM)
+	roles := Set(wireup.RMA, wireup.AM)
 	for _, m := range []*Msg{
 		{Type: Probe, Lanes: []MsgLane{{Src: 1, Dst: 1}}},
 		{Type: Probed, Lanes: []MsgLane{{Src: 1, Dst: 1}}},

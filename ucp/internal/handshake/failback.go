@@ -1,11 +1,13 @@
-package wireup
+package handshake
 
 import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // maxRetryPause limits the pause before the next retry of a failed pair, as a multiple of ConnParams.Retry.
@@ -104,7 +106,7 @@ func (c *Conn) postpone(x *pair) {
 
 // rolesToRegain returns the roles that would use a failed pair if it worked.
 func (c *Conn) rolesToRegain(x *pair) (roles Roles) {
-	for role := range Aux {
+	for role := range wireup.Aux {
 		if (c.wanted | c.lost).Has(role) && c.planned(role, x, int(x.local), int(x.remote)) {
 			roles |= Set(role)
 		}
@@ -113,13 +115,13 @@ func (c *Conn) rolesToRegain(x *pair) (roles Roles) {
 }
 
 // planned reports whether a role uses the pair l, r if the failed pair x, which may be nil, works again.
-func (c *Conn) planned(role Role, x *pair, l, r int) bool {
-	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
-	plan := choose(role, c.p.Local, c.p.Remote, ranked, c.p.Rails, func(l, r int) bool {
+func (c *Conn) planned(role wireup.Role, x *pair, l, r int) bool {
+	ranked := selection.Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
+	plan := selection.Choose(role, c.p.Local, c.p.Remote, ranked, c.p.Rails, func(l, r int) bool {
 		e := c.exclusion(l, r)
 		return e != nil && e != x
 	})
-	return slices.ContainsFunc(plan, func(p Candidate) bool { return p.Local == l && p.Remote == r })
+	return slices.ContainsFunc(plan, func(p selection.Candidate) bool { return p.Local == l && p.Remote == r })
 }
 
 // startTrial opens a lane without roles over a failed pair. It returns false if no slot is free.
@@ -214,7 +216,7 @@ func (c *Conn) completeTrial(i int) {
 	local, remote := int(l.local), int(l.remote)
 	c.excluded = slices.DeleteFunc(c.excluded, func(x pair) bool { return int(x.local) == local && int(x.remote) == remote })
 	var regained Roles
-	for role := range Aux {
+	for role := range wireup.Aux {
 		if c.lost.Has(role) && len(c.Plan(role)) > 0 {
 			regained |= Set(role)
 		}
@@ -229,7 +231,7 @@ func (c *Conn) completeTrial(i int) {
 func (c *Conn) moveRolesTo(i int) {
 	l := &c.lanes[i]
 	var better Roles
-	for role := range Aux {
+	for role := range wireup.Aux {
 		if c.count(role) > 0 && !l.roles.Has(role) && c.planned(role, nil, int(l.local), int(l.remote)) {
 			better |= Set(role)
 		}
@@ -241,7 +243,7 @@ func (c *Conn) moveRolesTo(i int) {
 			continue
 		}
 		var roles Roles
-		for role := range Aux {
+		for role := range wireup.Aux {
 			if better.Has(role) && x.roles.Has(role) && !c.planned(role, nil, int(x.local), int(x.remote)) {
 				roles |= Set(role)
 			}
@@ -252,8 +254,8 @@ func (c *Conn) moveRolesTo(i int) {
 			c.do(Action{Kind: QuiesceLane, Lane: j, Roles: roles})
 		}
 	}
-	for role := range Aux { // bandwidth roles: lane i is added to the other lanes
-		if free.Has(role) && role.shared() && c.count(role) < c.p.Rails.of(role) {
+	for role := range wireup.Aux { // bandwidth roles: lane i is added to the other lanes
+		if free.Has(role) && sharedRoles.Has(role) && c.count(role) < c.p.Rails.Of(role) {
 			l.roles |= Set(role)
 		}
 	}

@@ -1,14 +1,15 @@
-package wireup
+package handshake
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv/workeraddr"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // settle delivers messages until none is left.
@@ -32,7 +33,7 @@ func TestConn_SidesAgreeOnLanes(t *testing.T) {
 		if rapid.Bool().Draw(rt, "exchange uuids") {
 			uuidA, uuidB = 2, 1
 		}
-		a, b := link(t, address(t, uuidA, names.Draw(rt, "a")...), address(t, uuidB, names.Draw(rt, "b")...))
+		a, b := link(t, workeraddr.Make(t, uuidA, names.Draw(rt, "a")...), workeraddr.Make(t, uuidB, names.Draw(rt, "b")...))
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			s := a
 			if rapid.Bool().Draw(rt, "side b") {
@@ -40,7 +41,7 @@ func TestConn_SidesAgreeOnLanes(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 3).Draw(rt, "what") {
 			case 0:
-				s.handle(Event{Kind: NeedLane, Role: rapid.SampledFrom([]Role{RMA, AMO, AM}).Draw(rt, "role")})
+				s.handle(Event{Kind: NeedLane, Role: rapid.SampledFrom([]wireup.Role{wireup.RMA, wireup.AMO, wireup.AM}).Draw(rt, "role")})
 			case 1:
 				what := rapid.SampledFrom([]string{"open rc", "connect rc", "open sm"}).Draw(rt, "failure")
 				s.fails[what] = true
@@ -73,7 +74,7 @@ func checkAgreement(t *rapid.T, a, b *side) {
 			assert.Equal(t, l.addr, s.peer.lanes[k].peer)
 			assert.Equal(t, l.transport, s.peer.lanes[k].transport)
 		}
-		for p := range Aux {
+		for p := range wireup.Aux {
 			if s.conn.wanted.Has(p) {
 				assert.NotEmpty(t, s.conn.Lanes(p), "%v was needed: %s", p, s.state())
 			}
@@ -92,8 +93,8 @@ func (s *side) laneWith(addr string) int {
 
 // TestConn_FailureSendsDisconnect: a failure on one side ends the connection on both sides.
 func TestConn_FailureSendsDisconnect(t *testing.T) {
-	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
-	a.handle(Event{Kind: NeedLane, Role: RMA})
+	a, b := link(t, workeraddr.Make(t, 1, "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
+	a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	settle(t, a, b)
 	b.handle(Event{Kind: LaneFailed, Lane: 0})
 	settle(t, a, b)
@@ -106,17 +107,17 @@ func TestConn_FailureSendsDisconnect(t *testing.T) {
 // change active lanes.
 func TestConn_IgnoresInvalidMessages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		a, b := link(t, address(t, 1, "rc", "sm@x", "ud"), address(t, 2, "rc", "sm@y", "ud"))
+		a, b := link(t, workeraddr.Make(t, 1, "rc", "sm@x", "ud"), workeraddr.Make(t, 2, "rc", "sm@y", "ud"))
 		connected := rapid.Bool().Draw(rt, "connected")
 		if connected {
-			a.handle(Event{Kind: NeedLane, Role: RMA})
+			a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 			settle(t, a, b)
 		}
 		for range rapid.IntRange(1, 10).Draw(rt, "messages") {
 			a.receive(t, drawInvalidMsg(rt))
 			assert.LessOrEqual(rt, len(a.conn.replies), MaxLanes)
 		}
-		if lanes := a.conn.Lanes(RMA); connected && assert.Len(rt, lanes, 1) {
+		if lanes := a.conn.Lanes(wireup.RMA); connected && assert.Len(rt, lanes, 1) {
 			assert.Equal(rt, "b1", a.lanes[lanes[0].Lane].peer)
 		}
 	})
@@ -146,19 +147,19 @@ func TestConn_TooManyLanes(t *testing.T) {
 	for i := range names {
 		names[i] = "rc"
 	}
-	a, b := link(t, address(t, 1, names...), address(t, 2, names...))
+	a, b := link(t, workeraddr.Make(t, 1, names...), workeraddr.Make(t, 2, names...))
 	for k := range 2 {
 		m := b.conn.newMsg(Request)
 		m.DstEP = 100
 		for i := range MaxLanes / 2 {
 			n := uint8(k*(MaxLanes/2) + i)
-			m.Lanes = append(m.Lanes, MsgLane{Src: n, Dst: n, Roles: Set(RMA), EPAddr: []byte{n}})
+			m.Lanes = append(m.Lanes, MsgLane{Src: n, Dst: n, Roles: Set(wireup.RMA), EPAddr: []byte{n}})
 		}
 		a.receive(t, m)
 	}
 	m := b.conn.newMsg(Request)
 	m.DstEP = 100
-	m.Lanes = []MsgLane{{Src: MaxLanes, Dst: MaxLanes, Roles: Set(RMA), EPAddr: []byte("x")}}
+	m.Lanes = []MsgLane{{Src: MaxLanes, Dst: MaxLanes, Roles: Set(wireup.RMA), EPAddr: []byte("x")}}
 	a.receive(t, m)
 	last := b.inbox[len(b.inbox)-1]
 	require.Equal(t, Reply, last.Type)
@@ -166,8 +167,7 @@ func TestConn_TooManyLanes(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	assert.Equal(t, "rma|am", Set(RMA, AM).String())
-	assert.Equal(t, "unknown", Role(9).String())
+	assert.Equal(t, "rma|am", Set(wireup.RMA, wireup.AM).String())
 	assert.Equal(t, "DISCONNECT", Disconnect.String())
 	assert.Equal(t, "unknown", MsgType(0).String())
 }
@@ -178,10 +178,10 @@ func TestConn_Survives(t *testing.T) {
 		resources []string
 		survives  bool
 	}{{[]string{"rc"}, false}, {[]string{"rc", "rc"}, true}} {
-		a, b := link(t, address(t, 1, tt.resources...), address(t, 2, tt.resources...))
-		a.handle(Event{Kind: NeedLane, Role: RMA})
+		a, b := link(t, workeraddr.Make(t, 1, tt.resources...), workeraddr.Make(t, 2, tt.resources...))
+		a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 		settle(t, a, b)
-		lanes := a.conn.Lanes(RMA)
+		lanes := a.conn.Lanes(wireup.RMA)
 		require.Len(t, lanes, 1)
 		assert.Equal(t, tt.survives, a.conn.Survives(lanes[0].Lane), "%v", tt.resources)
 		assert.True(t, b.conn.Survives(0), "this side does not need the lane")
@@ -190,11 +190,11 @@ func TestConn_Survives(t *testing.T) {
 
 // TestConn_FailsWithoutFreeSlot: a connection whose slots are all in use fails if a role needs one more.
 func TestConn_FailsWithoutFreeSlot(t *testing.T) {
-	a, _ := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
+	a, _ := link(t, workeraddr.Make(t, 1, "rc"), workeraddr.Make(t, 2, "rc"))
 	for i := range a.conn.lanes {
 		a.conn.lanes[i] = lane{state: laneActive, local: 255, remote: 255}
 	}
-	acts := a.conn.Handle(Event{Kind: NeedLane, Role: RMA})
+	acts := a.conn.Handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	last := acts[len(acts)-1]
 	assert.Equal(t, FailEP, last.Kind)
 	assert.Equal(t, ucs.StatusNoResource, last.Status)
@@ -203,36 +203,26 @@ func TestConn_FailsWithoutFreeSlot(t *testing.T) {
 // TestConn_SecondRoleWhileOpening: a lane to an iface is active for puts as soon as it is open, also if the lane
 // must wait for the peer before it is active for messages.
 func TestConn_SecondRoleWhileOpening(t *testing.T) {
-	a, _ := link(t, address(t, 1, "sm"), address(t, 2, "sm"))
+	a, _ := link(t, workeraddr.Make(t, 1, "sm"), workeraddr.Make(t, 2, "sm"))
 	c := a.conn
-	acts := c.Handle(Event{Kind: NeedLane, Role: AM})
+	acts := c.Handle(Event{Kind: NeedLane, Role: wireup.AM})
 	require.Equal(t, OpenLane, acts[0].Kind)
 	require.True(t, acts[0].ViaIface)
 	i := acts[0].Lane
-	c.Handle(Event{Kind: NeedLane, Role: RMA})
-	assert.Empty(t, c.Lanes(RMA))
+	c.Handle(Event{Kind: NeedLane, Role: wireup.RMA})
+	assert.Empty(t, c.Lanes(wireup.RMA))
 	acts = c.Handle(Event{Kind: LaneOpened, Lane: i})
 	require.NotEmpty(t, acts)
-	assert.Equal(t, Action{Kind: ActivateLane, Lane: i, Roles: Set(RMA)}, acts[0])
-	assert.Len(t, c.Lanes(RMA), 1)
-	assert.Empty(t, c.Lanes(AM))
-}
-
-// TestRate_Least: no bandwidth is less than one unit.
-func TestRate_Least(t *testing.T) {
-	for _, bw := range []float64{0, -1, 1, rateUnit, math.NaN()} {
-		assert.EqualValues(t, 1, RateOf(bw), "%v", bw)
-	}
-	assert.EqualValues(t, rateUnit, Rate(0).BytesPerSecond())
-	assert.EqualValues(t, rateUnit, Rate(1).BytesPerSecond())
-	assert.EqualValues(t, 2*rateUnit, Rate(2).BytesPerSecond())
+	assert.Equal(t, Action{Kind: ActivateLane, Lane: i, Roles: Set(wireup.RMA)}, acts[0])
+	assert.Len(t, c.Lanes(wireup.RMA), 1)
+	assert.Empty(t, c.Lanes(wireup.AM))
 }
 
 // TestConn_IgnoresEventsOfUnknownLanes: an event about a lane that does not exist or does not wait for it is ignored.
 func TestConn_IgnoresEventsOfUnknownLanes(t *testing.T) {
 	for _, kind := range []EventKind{LaneOpened, LaneConnected, LaneFailed} {
-		a, b := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
-		a.handle(Event{Kind: NeedLane, Role: RMA})
+		a, b := link(t, workeraddr.Make(t, 1, "rc"), workeraddr.Make(t, 2, "rc"))
+		a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 		settle(t, a, b)
 		for i, lane := range []int{-1, MaxLanes, 1, MaxLanes - 1} {
 			assert.Empty(t, a.conn.Handle(Event{Kind: kind, Lane: lane, Status: ucs.StatusIOError}), "lane %d", lane)
@@ -242,7 +232,7 @@ func TestConn_IgnoresEventsOfUnknownLanes(t *testing.T) {
 			assert.Empty(t, a.conn.Handle(Event{Kind: kind}))
 			assert.Equal(t, 5, a.conn.Ignored())
 		}
-		assert.Len(t, a.conn.Lanes(RMA), 1)
+		assert.Len(t, a.conn.Lanes(wireup.RMA), 1)
 	}
 }
 
@@ -253,21 +243,21 @@ func TestConn_RejectsProposals(t *testing.T) {
 		lane MsgLane
 		want ucs.Status
 	}{
-		"local resource out of range":     {MsgLane{Src: 0, Dst: 3, Roles: Set(AM)}, ucs.StatusInvalidParam},
-		"remote resource out of range":    {MsgLane{Src: 3, Dst: 0, Roles: Set(AM)}, ucs.StatusInvalidParam},
-		"two transports":                  {MsgLane{Src: 0, Dst: 1, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"local resource out of range":     {MsgLane{Src: 0, Dst: 3, Roles: Set(wireup.AM)}, ucs.StatusInvalidParam},
+		"remote resource out of range":    {MsgLane{Src: 3, Dst: 0, Roles: Set(wireup.AM)}, ucs.StatusInvalidParam},
+		"two transports":                  {MsgLane{Src: 0, Dst: 1, Roles: Set(wireup.AM)}, ucs.StatusInvalidParam},
 		"no role":                         {MsgLane{Src: 0, Dst: 0}, ucs.StatusInvalidParam},
-		"the auxiliary role":              {MsgLane{Src: 0, Dst: 0, Roles: Set(AM, Aux)}, ucs.StatusInvalidParam},
-		"a role without its capabilities": {MsgLane{Src: 1, Dst: 1, Roles: Set(AM, RMA)}, ucs.StatusUnsupported},
-		"another fabric":                  {MsgLane{Src: 2, Dst: 2, Roles: Set(AM)}, ucs.StatusUnreachable},
-		"excluded":                        {MsgLane{Src: 2, Dst: 0, Roles: Set(AM)}, ucs.StatusRejected},
+		"the auxiliary role":              {MsgLane{Src: 0, Dst: 0, Roles: Set(wireup.AM, wireup.Aux)}, ucs.StatusInvalidParam},
+		"a role without its capabilities": {MsgLane{Src: 1, Dst: 1, Roles: Set(wireup.AM, wireup.RMA)}, ucs.StatusUnsupported},
+		"another fabric":                  {MsgLane{Src: 2, Dst: 2, Roles: Set(wireup.AM)}, ucs.StatusUnreachable},
+		"excluded":                        {MsgLane{Src: 2, Dst: 0, Roles: Set(wireup.AM)}, ucs.StatusRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := link(t, address(t, 1, "rc", "ud", "rc@x"), address(t, 2, "rc", "ud", "rc@y"))
+			a, b := link(t, workeraddr.Make(t, 1, "rc", "ud", "rc@x"), workeraddr.Make(t, 2, "rc", "ud", "rc@y"))
 			a.conn.Handle(Event{Kind: PathFailed, Local: 0, Remote: 2, Status: ucs.StatusIOError})
 			m := b.conn.newMsg(Request)
 			m.DstEP = 100
-			m.Lanes = []MsgLane{tt.lane, {Src: 0, Dst: 0, Roles: Set(AM), EPAddr: []byte("b1")}}
+			m.Lanes = []MsgLane{tt.lane, {Src: 0, Dst: 0, Roles: Set(wireup.AM), EPAddr: []byte("b1")}}
 			a.handle(Event{Kind: MsgReceived, Msg: m})
 			var replies []*Msg
 			for _, m := range b.inbox {
@@ -292,11 +282,11 @@ func TestConn_IgnoresMessagesOfOthers(t *testing.T) {
 		"connection":  func(m *Msg) { m.DstEP++ },
 		"peer's id":   func(m *Msg) { m.SrcEP++ },
 	} {
-		a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+		a, b := link(t, workeraddr.Make(t, 1, "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
 		a.conn.p.PeerEP = b.conn.p.LocalEP
 		m := b.conn.newMsg(Request)
 		m.DstEP = 100
-		m.Lanes = []MsgLane{{Roles: Set(AM), EPAddr: []byte("b1")}}
+		m.Lanes = []MsgLane{{Roles: Set(wireup.AM), EPAddr: []byte("b1")}}
 		edit(m)
 		a.receive(t, m)
 		assert.Equal(t, 1, a.conn.Ignored(), name)
@@ -307,13 +297,13 @@ func TestConn_IgnoresMessagesOfOthers(t *testing.T) {
 // TestConn_IgnoresReplies: a reply about a lane that was not proposed, or a late rejection, is ignored. A repeated
 // reply is acknowledged again.
 func TestConn_IgnoresReplies(t *testing.T) {
-	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
-	a.handle(Event{Kind: NeedLane, Role: RMA})
+	a, b := link(t, workeraddr.Make(t, 1, "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
+	a.handle(Event{Kind: NeedLane, Role: wireup.RMA})
 	settle(t, a, b)
 	for i, e := range []MsgLane{
-		{Src: 1, Dst: 1, Roles: Set(AM)},
-		{Src: 0, Dst: 0, Roles: Set(RMA), Status: ucs.StatusIOError},
-		{Src: 7, Dst: 7, Roles: Set(RMA)},
+		{Src: 1, Dst: 1, Roles: Set(wireup.AM)},
+		{Src: 0, Dst: 0, Roles: Set(wireup.RMA), Status: ucs.StatusIOError},
+		{Src: 7, Dst: 7, Roles: Set(wireup.RMA)},
 	} {
 		m := b.conn.newMsg(Reply)
 		m.Lanes = []MsgLane{e}
@@ -322,33 +312,33 @@ func TestConn_IgnoresReplies(t *testing.T) {
 		assert.Empty(t, b.inbox)
 	}
 	m := b.conn.newMsg(Reply)
-	m.Lanes = []MsgLane{{Src: 0, Dst: 0, Roles: Set(RMA), EPAddr: []byte("b1")}}
+	m.Lanes = []MsgLane{{Src: 0, Dst: 0, Roles: Set(wireup.RMA), EPAddr: []byte("b1")}}
 	a.receive(t, m)
 	assert.Equal(t, 3, a.conn.Ignored())
 	require.Len(t, b.inbox, 1)
 	assert.Equal(t, Ack, b.inbox[0].Type)
-	assert.Len(t, a.conn.Lanes(RMA), 1)
+	assert.Len(t, a.conn.Lanes(wireup.RMA), 1)
 }
 
 // TestConn_CrossingRequests: both sides have accepted the other's request for a lane to an iface. The reply to
 // either request acknowledges the other.
 func TestConn_CrossingRequests(t *testing.T) {
-	a, b := link(t, address(t, 1, "sm"), address(t, 2, "sm"))
-	a.handle(Event{Kind: NeedLane, Role: AM})
+	a, b := link(t, workeraddr.Make(t, 1, "sm"), workeraddr.Make(t, 2, "sm"))
+	a.handle(Event{Kind: NeedLane, Role: wireup.AM})
 	settle(t, a, b)
 	a.conn.lanes[0].state, a.conn.lanes[0].active = laneAccepted, 0 // as if its own reply was lost
 	m := b.conn.newMsg(Reply)
-	m.Lanes = []MsgLane{{Roles: Set(AM)}}
+	m.Lanes = []MsgLane{{Roles: Set(wireup.AM)}}
 	a.receive(t, m)
 	assert.Equal(t, laneActive, a.conn.lanes[0].state)
-	assert.Len(t, a.conn.Lanes(AM), 1)
+	assert.Len(t, a.conn.Lanes(wireup.AM), 1)
 	require.Len(t, b.inbox, 1)
 	assert.Equal(t, Ack, b.inbox[0].Type)
 }
 
 // TestConn_IgnoresDrops: a DROP of a pair that does not exist is ignored and not confirmed.
 func TestConn_IgnoresDrops(t *testing.T) {
-	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+	a, b := link(t, workeraddr.Make(t, 1, "rc", "ud"), workeraddr.Make(t, 2, "rc", "ud"))
 	m := b.conn.newMsg(Drop)
 	m.DstEP = 100
 	m.Lanes = []MsgLane{{Src: 2, Dst: 0, Status: ucs.StatusIOError}, {Src: 0, Dst: 2, Status: ucs.StatusIOError}}
@@ -365,7 +355,7 @@ func TestConn_Disconnect(t *testing.T) {
 		ucs.StatusNoResource: ucs.StatusRejected,
 		ucs.StatusIOError:    ucs.StatusConnReset,
 	} {
-		a, b := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
+		a, b := link(t, workeraddr.Make(t, 1, "rc"), workeraddr.Make(t, 2, "rc"))
 		m := b.conn.newMsg(Disconnect)
 		m.DstEP = 100
 		m.Lanes = []MsgLane{{Status: ucs.StatusOK}, {Status: st}}
