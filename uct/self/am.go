@@ -10,7 +10,7 @@ import (
 
 // AMShort implements uct.AMSender. It writes the most frequent messages, with a payload of up to two
 // 64-bit words, itself: without calls, no registers need to be saved.
-func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 	q := e.rx
 	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
 		return e.amShortSlow(id, hdr, 0, 1, payload)
@@ -30,7 +30,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 }
 
 // AMWords implements uct.AMWordSender, as AMShort.
-func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
+func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error {
 	q := e.rx
 	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
 		return e.amShortSlow(id, first, second, 2, payload)
@@ -53,7 +53,7 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 // amShortSlow sends any short message, with a header of one or two words and a payload.
 //
 //go:noinline
-func (e *EP) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
+func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
 	if len(payload) > inlineLen-words*wordLen {
 		return e.amShortSegment(id, first, second, words, payload)
 	}
@@ -76,7 +76,7 @@ func (e *EP) amShortSlow(id uint8, first, second uint64, words int, payload []by
 }
 
 // amShortSegment is amShortSlow for messages that are too large for a slot.
-func (e *EP) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
+func (e *endpoint) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
 	n := words*wordLen + len(payload)
 	if n > e.iface.attr.AM.MaxShort {
 		return uct.ErrTooLong
@@ -92,7 +92,7 @@ func (e *EP) amShortSegment(id uint8, first, second uint64, words int, payload [
 }
 
 // AMBcopy implements uct.AMSender.
-func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
+func (e *endpoint) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	buf, err := e.segment(id)
 	if err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 }
 
 // AMZcopy implements uct.AMSender. The buffer is free on return.
-func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
+func (e *endpoint) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
 	am := &e.iface.attr.AM
 	if len(hdr) > am.MaxHeader || len(iov) > am.MaxIOV || len(hdr)+uct.IOVLen(iov) > am.MaxZcopy {
 		return false, uct.ErrTooLong
@@ -124,7 +124,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bo
 }
 
 // segment returns the buffer for a message with an id.
-func (e *EP) segment(id uint8) ([]byte, error) {
+func (e *endpoint) segment(id uint8) ([]byte, error) {
 	if id > uct.MaxAMID {
 		return nil, uct.ErrInvalidParam
 	}
@@ -139,7 +139,7 @@ func (e *EP) segment(id uint8) ([]byte, error) {
 }
 
 // posted publishes the message in the next slot, and wakes the peer if it waits for an event.
-func (e *EP) posted() {
+func (e *endpoint) posted() {
 	e.rx.tail += slotLen
 	if e.rx.awaited {
 		e.peer.wake()

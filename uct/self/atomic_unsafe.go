@@ -8,7 +8,7 @@ import (
 )
 
 // wordAt checks an atomic operation and returns its word and the results of at.
-func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, uint64, error) {
+func (e *endpoint) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, uint64, error) {
 	if err := memop.CheckAtomic(set, op, size, raddr); err != nil {
 		return nil, 0, err
 	}
@@ -17,7 +17,7 @@ func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, 
 }
 
 // AtomicPost implements uct.Atomics.
-func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
+func (e *endpoint) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
 	p, before, err := e.wordAt(memop.PostOps, op, size, raddr, key)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.
 }
 
 // AtomicFetch implements uct.Atomics.
-func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
+func (e *endpoint) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
 	p, before, err := e.wordAt(memop.PostOps, op, size, raddr, key)
 	if err != nil {
 		return false, err
@@ -39,7 +39,7 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 }
 
 // AtomicCSwap implements uct.Atomics.
-func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
+func (e *endpoint) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
 	p, before, err := e.wordAt(memop.FetchOps, uct.AtomicCSwap, size, raddr, key)
 	if err != nil {
 		return false, err

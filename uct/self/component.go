@@ -32,14 +32,14 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	if name != Name {
 		return nil, &ucs.OpError{TL: Name, Op: "open md " + name, Err: uct.ErrInvalidParam}
 	}
-	return &MD{cfg: c.cfg, regions: sparse.New[region](memop.KeyIndexMask + 1), ifaces: map[*Iface]bool{}, attr: uct.MDAttr{
+	return &domain{cfg: c.cfg, regions: sparse.New[region](memop.KeyIndexMask + 1), ifaces: map[*iface]bool{}, attr: uct.MDAttr{
 		Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64,
 		RegCost: uct.Cost{Send: 6 * time.Microsecond}, // for any length; experiment 0087 in docs/perf
 	}}, nil
 }
 
-// MD is the memory domain.
-type MD struct {
+// domain is the memory domain.
+type domain struct {
 	regions sparse.Table[region] // by the index in the key; index 0 is not used
 
 	cfg        Config
@@ -47,24 +47,24 @@ type MD struct {
 	users      base.Users
 	mu         sync.Mutex
 	keyIndexes memop.KeyIndexes // under mu, with the stores to regions
-	ifaces     map[*Iface]bool  // open ones; under mu
+	ifaces     map[*iface]bool  // open ones; under mu
 }
 
-var _ uct.MD = (*MD)(nil)
+var _ uct.MD = (*domain)(nil)
 
 // Attr implements uct.MD.
-func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+func (md *domain) Attr() *uct.MDAttr { return &md.attr }
 
 // Ext implements uct.MD.
-func (md *MD) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
+func (md *domain) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
 
 // Resources implements uct.MD.
-func (md *MD) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
+func (md *domain) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
 
 var resource = uct.Resource{Transport: Name, Device: DeviceName, Kind: uct.DeviceSelf}
 
 // Close implements uct.MD.
-func (md *MD) Close() error {
+func (md *domain) Close() error {
 	if err := md.users.Close(func() error { return nil }); err != nil {
 		return &ucs.OpError{TL: Name, Op: "close md", Err: err}
 	}
@@ -72,10 +72,10 @@ func (md *MD) Close() error {
 }
 
 // UnpackRKey implements uct.RKeyUnpacker.
-func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
+func (md *domain) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
 
 // ReleaseRKey implements uct.RKeyUnpacker. It has no effect, because an unpacked key uses no resources.
-func (md *MD) ReleaseRKey(uct.RKey) {}
+func (md *domain) ReleaseRKey(uct.RKey) {}
 
 // keyMagic is "self" in memory.
 const keyMagic = 0x666c6573

@@ -52,15 +52,15 @@ func (c *Config) Validate() error {
 // value is ready; any goroutine may open ifaces in it.
 type Group struct {
 	mu     sync.Mutex
-	ifaces map[uint64]*Iface // by address
+	ifaces map[uint64]*iface // by address
 }
 
 // join adds an iface and returns its address, a random number.
-func (g *Group) join(it *Iface) uint64 {
+func (g *Group) join(it *iface) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ifaces == nil {
-		g.ifaces = map[uint64]*Iface{}
+		g.ifaces = map[uint64]*iface{}
 	}
 	id := memop.NewKey(len(g.ifaces) & memop.KeyIndexMask)
 	g.ifaces[id] = it
@@ -73,7 +73,7 @@ func (g *Group) leave(id uint64) {
 	delete(g.ifaces, id)
 }
 
-func (g *Group) find(id uint64) *Iface {
+func (g *Group) find(id uint64) *iface {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.ifaces[id]

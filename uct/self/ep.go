@@ -8,21 +8,21 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// EP is a connection to an iface of the group.
-type EP struct {
+// endpoint is a connection to an iface of the group.
+type endpoint struct {
 	rx      *queue // queue of the peer; noQueue when closed or failed
 	pending base.PendingQueue
-	peer    *Iface // nil when closed or failed
-	iface   *Iface
+	peer    *iface // nil when closed or failed
+	iface   *iface
 	failed  bool
 	closed  bool
 	base.Slot
 }
 
-var _ uct.EP = (*EP)(nil)
+var _ uct.EP = (*endpoint)(nil)
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops {
+func (e *endpoint) Ops() *uct.Ops {
 	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Map: e}
 }
 
@@ -31,7 +31,7 @@ var errFailed error = &ucs.OpError{TL: Name, Dev: DeviceName, Op: "ep",
 	Err: fmt.Errorf("%w: %w", uct.ErrEPFailed, ucs.ErrPeerClosed)}
 
 // NewEP implements uct.Iface. Errors: ErrInvalidAddr, ErrUnreachable.
-func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+func (it *iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	peer, err := it.peer(p.DeviceAddr, p.IfaceAddr)
 	if err == nil && it.closed {
 		err = uct.ErrClosed
@@ -39,14 +39,14 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: DeviceName, Op: "new ep", Err: err}
 	}
-	e := &EP{rx: &peer.rx, peer: peer, iface: it}
+	e := &endpoint{rx: &peer.rx, peer: peer, iface: it}
 	it.open.Add(e)
 	peer.peers[e] = true
 	return e, nil
 }
 
 // postError returns the reason why a post on e is not possible now; nil if it is.
-func (e *EP) postError() error {
+func (e *endpoint) postError() error {
 	switch {
 	case e.closed:
 		return uct.ErrClosed
@@ -59,13 +59,13 @@ func (e *EP) postError() error {
 }
 
 // Check implements uct.Checker: the peer lives as long as this process, unless it closes.
-func (e *EP) Check(*uct.Completion) (bool, error) { return false, e.postError() }
+func (e *endpoint) Check(*uct.Completion) (bool, error) { return false, e.postError() }
 
 // ready reports whether a post is possible; it is cheaper than postError.
-func (e *EP) ready() bool { return e.peer != nil && !e.pending.Blocks() }
+func (e *endpoint) ready() bool { return e.peer != nil && !e.pending.Blocks() }
 
 // Flush implements uct.EP.
-func (e *EP) Flush(*uct.Completion) (bool, error) {
+func (e *endpoint) Flush(*uct.Completion) (bool, error) {
 	if e.failed {
 		return false, errFailed
 	}
@@ -73,7 +73,7 @@ func (e *EP) Flush(*uct.Completion) (bool, error) {
 }
 
 // Fence implements uct.EP.
-func (e *EP) Fence() error {
+func (e *endpoint) Fence() error {
 	if e.failed {
 		return errFailed
 	}
@@ -81,7 +81,7 @@ func (e *EP) Fence() error {
 }
 
 // AddPending implements uct.EP.
-func (e *EP) AddPending(r *uct.PendingReq) error {
+func (e *endpoint) AddPending(r *uct.PendingReq) error {
 	switch {
 	case e.closed:
 		return uct.ErrClosed
@@ -95,10 +95,10 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 }
 
 // PurgePending implements uct.EP.
-func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
+func (e *endpoint) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
 
 // fail fails the EP, because its peer has closed.
-func (e *EP) fail() {
+func (e *endpoint) fail() {
 	e.failed = true
 	e.rx, e.peer = &noQueue, nil
 	e.iface.failedEPs = append(e.iface.failedEPs, e)
@@ -109,7 +109,7 @@ func (e *EP) fail() {
 }
 
 // Close implements uct.EP. Messages in the peer's queue are still delivered.
-func (e *EP) Close() error {
+func (e *endpoint) Close() error {
 	if e.closed {
 		return nil
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Iface is an open self transport.
-type Iface struct {
+// iface is an open self transport.
+type iface struct {
 	rx       queue
 	inside   bool       // Progress runs
 	events   bool       // Progress must do more than deliver
@@ -26,19 +26,19 @@ type Iface struct {
 	arb      base.Arbiter
 	handlers base.AMTable
 
-	md        *MD
+	md        *domain
 	group     *Group
 	addr      uint64
 	attr      uct.IfaceAttr
 	onError   func(uct.EP, error)
 	eventFD   int
-	open      base.List[*EP] // EPs of this iface
-	peers     map[*EP]bool   // EPs to this iface
-	failedEPs []*EP          // failed EPs of this iface for which OnError was not called
+	open      base.List[*endpoint] // EPs of this iface
+	peers     map[*endpoint]bool   // EPs to this iface
+	failedEPs []*endpoint          // failed EPs of this iface for which OnError was not called
 	closed    bool
 }
 
-var _ uct.Iface = (*Iface)(nil)
+var _ uct.Iface = (*iface)(nil)
 
 const (
 	addrLen   = 8
@@ -48,7 +48,7 @@ const (
 )
 
 // OpenIface implements uct.MD.
-func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+func (md *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it, err := md.openIface(p)
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
@@ -56,7 +56,7 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return it, nil
 }
 
-func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
+func (md *domain) openIface(p uct.IfaceParams) (*iface, error) {
 	cfg, err := base.OpenParams(&p, Name, md.cfg)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 		md.users.Drop()
 		return nil, os.NewSyscallError("eventfd2", err)
 	}
-	it := &Iface{md: md, group: cfg.Group, onError: p.OnError, eventFD: fd, peers: map[*EP]bool{},
+	it := &iface{md: md, group: cfg.Group, onError: p.OnError, eventFD: fd, peers: map[*endpoint]bool{},
 		attr: attrOf(int(cfg.SegSize))}
 	it.rx.init(cfg.FIFOSize, int(cfg.SegSize))
 	if it.group == nil {
@@ -119,21 +119,21 @@ func costs() (cs uct.Costs) {
 }
 
 // Attr implements uct.Iface.
-func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+func (it *iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
-func (it *Iface) Ext() *uct.IfaceExt {
+func (it *iface) Ext() *uct.IfaceExt {
 	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Guarded: true}
 }
 
 // SetAMHandler implements uct.Iface.
-func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+func (it *iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
 
 // AddStats implements uct.Counted.
-func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
+func (it *iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
 
 // Progress implements uct.Iface. It delivers what was posted before, not what handlers post.
-func (it *Iface) Progress() (n int) {
+func (it *iface) Progress() (n int) {
 	q := &it.rx
 	if end := q.tail; q.head != end {
 		it.enter()
@@ -156,7 +156,7 @@ func (it *Iface) Progress() (n int) {
 }
 
 // enter records that Progress runs. It panics if Progress runs already.
-func (it *Iface) enter() {
+func (it *iface) enter() {
 	if it.inside {
 		panic(uct.TwoAtOnce)
 	}
@@ -166,7 +166,7 @@ func (it *Iface) enter() {
 // runDeferred reports failed EPs and dispatches pending requests.
 //
 //go:noinline
-func (it *Iface) runDeferred() (n int) {
+func (it *iface) runDeferred() (n int) {
 	it.enter()
 	if len(it.failedEPs) > 0 {
 		n = it.reportFailed()
@@ -180,7 +180,7 @@ func (it *Iface) runDeferred() (n int) {
 }
 
 // reportFailed calls OnError for EPs whose peer has closed.
-func (it *Iface) reportFailed() int {
+func (it *iface) reportFailed() int {
 	failed := it.failedEPs
 	it.failedEPs = nil
 	for _, e := range failed {
@@ -193,19 +193,19 @@ func (it *Iface) reportFailed() int {
 
 // Flush implements uct.Iface: every accepted operation is in the peer's queue or
 // memory already.
-func (it *Iface) Flush(*uct.Completion) (bool, error) { return false, nil }
+func (it *iface) Flush(*uct.Completion) (bool, error) { return false, nil }
 
 // Fence implements uct.Iface.
-func (it *Iface) Fence() error { return nil }
+func (it *iface) Fence() error { return nil }
 
 // DeviceAddr implements uct.IfaceAddresser. It is the iface address.
-func (it *Iface) DeviceAddr(b []byte) []byte { return it.IfaceAddr(b) }
+func (it *iface) DeviceAddr(b []byte) []byte { return it.IfaceAddr(b) }
 
 // IfaceAddr implements uct.IfaceAddresser.
-func (it *Iface) IfaceAddr(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, it.addr) }
+func (it *iface) IfaceAddr(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, it.addr) }
 
 // Reachable implements uct.IfaceAddresser.
-func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
+func (it *iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	if ifaceAddr == nil {
 		ifaceAddr = deviceAddr
 	}
@@ -215,7 +215,7 @@ func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	return true, ""
 }
 
-func (it *Iface) peer(deviceAddr, ifaceAddr []byte) (*Iface, error) {
+func (it *iface) peer(deviceAddr, ifaceAddr []byte) (*iface, error) {
 	if len(deviceAddr) != addrLen || string(ifaceAddr) != string(deviceAddr) {
 		return nil, fmt.Errorf("%w: not an address of self", uct.ErrInvalidAddr)
 	}
@@ -230,14 +230,14 @@ func (it *Iface) peer(deviceAddr, ifaceAddr []byte) (*Iface, error) {
 }
 
 // EventFD implements uct.Waker.
-func (it *Iface) EventFD() int { return it.eventFD }
+func (it *iface) EventFD() int { return it.eventFD }
 
 // EventPending implements uct.EventPender.
-func (it *Iface) EventPending() bool { return it.rx.head != it.rx.tail || len(it.failedEPs) > 0 }
+func (it *iface) EventPending() bool { return it.rx.head != it.rx.tail || len(it.failedEPs) > 0 }
 
 // Arm implements uct.Waker. Only the goroutine that owns the iface causes events, so that later
 // events come from a post after Arm.
-func (it *Iface) Arm(uct.Events) error {
+func (it *iface) Arm(uct.Events) error {
 	var count [8]byte
 	_, _ = unix.Read(it.eventFD, count[:]) // EAGAIN: no event since the last Arm
 	if it.EventPending() || it.arb.Len() > 0 {
@@ -250,7 +250,7 @@ func (it *Iface) Arm(uct.Events) error {
 // wake makes the event descriptor readable.
 //
 //go:noinline
-func (it *Iface) wake() {
+func (it *iface) wake() {
 	it.rx.awaited, it.rx.limit = false, it.rx.head+it.rx.mask+1
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
@@ -259,7 +259,7 @@ func (it *Iface) wake() {
 
 // Close implements uct.Iface. It drops queued messages; EPs to this iface
 // fail.
-func (it *Iface) Close() error {
+func (it *iface) Close() error {
 	if it.closed {
 		return nil
 	}

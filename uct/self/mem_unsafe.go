@@ -23,7 +23,7 @@ type region struct {
 }
 
 // find checks an access and returns the memory, or nil.
-func (md *MD) find(key, addr uint64, n int, need uct.Access) []byte {
+func (md *domain) find(key, addr uint64, n int, need uct.Access) []byte {
 	r := md.regions.Load(uint32(key & memop.KeyIndexMask))
 	if r == nil || r.key != key || r.access&need == 0 {
 		return nil
@@ -35,9 +35,9 @@ func (md *MD) find(key, addr uint64, n int, need uct.Access) []byte {
 	return r.buf[off : off+n]
 }
 
-// Mem is registered memory.
-type Mem struct {
-	md     *MD
+// memory is registered memory.
+type memory struct {
+	md     *domain
 	region *region
 	pin    *runtime.Pinner // nil for allocated memory
 
@@ -46,7 +46,7 @@ type Mem struct {
 }
 
 // Reg implements uct.Registrar.
-func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+func (md *domain) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if len(buf) == 0 || access&^uct.AccessAll != 0 {
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrInvalidParam}
 	}
@@ -64,7 +64,7 @@ func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 }
 
 // Alloc implements uct.Allocator.
-func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
+func (md *domain) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	if n <= 0 || access&^uct.AccessAll != 0 {
 		return nil, &ucs.OpError{TL: Name, Op: "allocate memory", Err: uct.ErrInvalidParam}
 	}
@@ -78,7 +78,7 @@ func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	return m, nil
 }
 
-func (md *MD) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*Mem, error) {
+func (md *domain) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*memory, error) {
 	if err := md.users.Hold(); err != nil {
 		return nil, err
 	}
@@ -92,16 +92,16 @@ func (md *MD) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*Mem, err
 	r := &region{key: memop.NewKey(index), access: access, buf: buf,
 		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))}
 	md.regions.Store(uint32(index), r)
-	return &Mem{md: md, region: r, pin: pin}, nil
+	return &memory{md: md, region: r, pin: pin}, nil
 }
 
 // Bytes implements uct.Mem.
-func (m *Mem) Bytes() []byte { return m.region.buf }
+func (m *memory) Bytes() []byte { return m.region.buf }
 
 // Addr implements uct.Mem.
-func (m *Mem) Addr() uint64 { return m.region.addr }
+func (m *memory) Addr() uint64 { return m.region.addr }
 
 // PackRKey implements uct.Mem.
-func (m *Mem) PackRKey(b []byte) ([]byte, error) {
+func (m *memory) PackRKey(b []byte) ([]byte, error) {
 	return memop.PackKey(b, keyMagic, m.region.key), nil
 }

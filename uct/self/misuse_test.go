@@ -18,7 +18,7 @@ func TestClosed(t *testing.T) {
 	require.NoError(t, err)
 	peer, err := md.OpenIface(params)
 	require.NoError(t, err)
-	addr := peer.(*Iface)
+	addr := peer.(*iface)
 	require.NoError(t, it.Close())
 	_, err = it.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)})
 	assert.ErrorIs(t, err, uct.ErrClosed)

@@ -10,7 +10,7 @@ import (
 
 // Close implements uct.Mem. It does not wait for operations on allocated memory: an operation
 // keeps the memory alive, so that it is not reused.
-func (m *Mem) Close() error {
+func (m *memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -41,7 +41,7 @@ const anyRegion = 1
 
 // visits returns the operations in progress that may access memory whose key has just become
 // invalid. Later operations see that the key is invalid.
-func (md *MD) visits() (all []guard.Visit) {
+func (md *domain) visits() (all []guard.Visit) {
 	if expedited() {
 		barrier() // pairs with guard.Word.Enter
 	}

@@ -10,9 +10,9 @@ import (
 
 // rig is an iface with an EP to itself and memory.
 type rig struct {
-	md    *MD
-	iface *Iface
-	ep    *EP
+	md    *domain
+	iface *iface
+	ep    *endpoint
 	mem   uct.Mem
 	key   uct.RKey
 	errs  []error
@@ -22,14 +22,14 @@ func openRig(t testing.TB) *rig {
 	t.Helper()
 	md, err := New(Config{}).OpenMD(Name)
 	require.NoError(t, err)
-	r := &rig{md: md.(*MD)}
+	r := &rig{md: md.(*domain)}
 	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName,
 		OnError: func(_ uct.EP, err error) { r.errs = append(r.errs, err) }})
 	require.NoError(t, err)
-	r.iface = it.(*Iface)
+	r.iface = it.(*iface)
 	ep, err := it.NewEP(uct.EPParams{DeviceAddr: r.iface.DeviceAddr(nil), IfaceAddr: r.iface.IfaceAddr(nil)})
 	require.NoError(t, err)
-	r.ep = ep.(*EP)
+	r.ep = ep.(*endpoint)
 	r.mem, err = r.md.Alloc(1<<20, uct.AccessAll)
 	require.NoError(t, err)
 	r.key = r.keyOf(t, r.mem)

@@ -9,7 +9,7 @@ import (
 
 // at returns the target memory of an operation. Without an error it has entered the guard of the peer, and the
 // caller must call Leave with before.
-func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, before uint64, err error) {
+func (e *endpoint) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, before uint64, err error) {
 	if !e.ready() {
 		return nil, 0, e.postError()
 	}
@@ -23,7 +23,7 @@ func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, b
 }
 
 // PutShort implements uct.Putter.
-func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxZcopy {
 		return uct.ErrTooLong
 	}
@@ -37,7 +37,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // PutBcopy implements uct.Putter.
-func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > e.iface.attr.Put.MaxBcopy {
 		return uct.ErrTooLong
 	}
@@ -45,7 +45,7 @@ func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // PutZcopy implements uct.Putter.
-func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
+func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
 	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
 	if err != nil {
 		return false, err
@@ -60,7 +60,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 }
 
 // GetShort implements uct.Getter.
-func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxZcopy {
 		return uct.ErrTooLong
 	}
@@ -74,7 +74,7 @@ func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // GetBcopy implements uct.Getter.
-func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
+func (e *endpoint) GetBcopy(buf []byte, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
 	if len(buf) > e.iface.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
 	}
@@ -82,7 +82,7 @@ func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, _ *uct.Completion)
 }
 
 // GetZcopy implements uct.Getter.
-func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
+func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
 	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
 	if err != nil {
 		return false, err
@@ -97,7 +97,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 }
 
 // Map implements uct.Mapper. It returns the region itself; the slice keeps Go memory alive.
-func (e *EP) Map(raddr uint64, n int, key uct.RKey) ([]byte, func(), error) {
+func (e *endpoint) Map(raddr uint64, n int, key uct.RKey) ([]byte, func(), error) {
 	mem, before, err := e.at(key, raddr, n, uct.AccessRemoteRead)
 	if err != nil {
 		return nil, nil, err

@@ -149,11 +149,11 @@ func TestDesc_OwnedByHandler(t *testing.T) {
 func TestPeerClosed_EPFailsOnce(t *testing.T) {
 	r := openRig(t)
 	group := new(Group)
-	open := func() *Iface {
+	open := func() *iface {
 		it, err := r.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{Group: group},
 			OnError: func(_ uct.EP, err error) { r.errs = append(r.errs, err) }})
 		require.NoError(t, err)
-		return it.(*Iface)
+		return it.(*iface)
 	}
 	a, b := open(), open()
 	ep, err := a.NewEP(uct.EPParams{DeviceAddr: b.DeviceAddr(nil), IfaceAddr: b.IfaceAddr(nil)})
@@ -164,12 +164,12 @@ func TestPeerClosed_EPFailsOnce(t *testing.T) {
 	}
 	require.Len(t, r.errs, 1)
 	assert.ErrorIs(t, r.errs[0], ucs.ErrPeerClosed)
-	assert.ErrorIs(t, ep.(*EP).AMShort(0, 0, nil), uct.ErrEPFailed)
+	assert.ErrorIs(t, ep.(*endpoint).AMShort(0, 0, nil), uct.ErrEPFailed)
 	ok, why := a.Reachable(r.iface.DeviceAddr(nil), r.iface.IfaceAddr(nil))
 	assert.False(t, ok, "another group")
 	assert.NotEmpty(t, why)
 	require.NoError(t, a.Close())
-	assert.Equal(t, uct.ErrClosed, ep.(*EP).AMShort(0, 0, nil))
+	assert.Equal(t, uct.ErrClosed, ep.(*endpoint).AMShort(0, 0, nil))
 }
 
 func TestWake(t *testing.T) {

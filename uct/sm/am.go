@@ -11,7 +11,7 @@ import (
 
 // AMShort implements uct.AMSender. It writes the most frequent messages, with a payload of up to two
 // 64-bit words, itself: without calls, no registers need to be saved.
-func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 	l := e.outLink
 	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
 	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
@@ -35,7 +35,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 }
 
 // AMWords implements uct.AMWordSender, as AMShort.
-func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
+func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error {
 	l := e.outLink
 	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
 	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
@@ -62,7 +62,7 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 // amShortSlow sends any short message, with a header of one or two words and a payload.
 //
 //go:noinline
-func (e *EP) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
+func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
 	if len(payload) > inlineLen-words*wordLen {
 		return e.amShortSegment(id, first, second, words, payload)
 	}
@@ -87,7 +87,7 @@ func (e *EP) amShortSlow(id uint8, first, second uint64, words int, payload []by
 }
 
 // amShortSegment is amShortSlow for messages that are too large for a slot.
-func (e *EP) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
+func (e *endpoint) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
 	n := words*wordLen + len(payload)
 	if n > e.iface.attr.AM.MaxShort {
 		return uct.ErrTooLong
@@ -105,7 +105,7 @@ func (e *EP) amShortSegment(id uint8, first, second uint64, words int, payload [
 }
 
 // AMBcopy implements uct.AMSender.
-func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
+func (e *endpoint) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	s, buf, err := e.longSlot(id)
 	if err != nil {
 		return 0, err
@@ -121,7 +121,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 
 // AMZcopy implements uct.AMSender. It copies the bytes, so the caller may reuse the buffer on
 // return. A copy by the kernel would cost more for all lengths of messages.
-func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
+func (e *endpoint) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
 	am := &e.iface.attr.AM
 	if len(hdr) > am.MaxHeader || len(iov) > am.MaxIOV || len(hdr)+uct.IOVLen(iov) > am.MaxZcopy {
 		return false, uct.ErrTooLong
@@ -144,7 +144,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bo
 }
 
 // longSlot returns a slot and a segment for a message of any length.
-func (e *EP) longSlot(id uint8) (*slot, []byte, error) {
+func (e *endpoint) longSlot(id uint8) (*slot, []byte, error) {
 	if id > uct.MaxAMID {
 		return nil, nil, uct.ErrInvalidParam
 	}

@@ -93,4 +93,4 @@ func limitOf(resource int) uint64 {
 }
 
 // populates reports whether Alloc creates the pages at once.
-func (md *MD) populates() bool { return md.cfg.FirstTouch != config.No }
+func (md *domain) populates() bool { return md.cfg.FirstTouch != config.No }

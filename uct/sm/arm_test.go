@@ -25,14 +25,14 @@ func connectIdle(t testing.TB, s *station, peers int) {
 		t.Cleanup(func() { require.NoError(t, it.Close()) })
 		ep, err := it.NewEP(uct.EPParams{DeviceAddr: s.iface.DeviceAddr(nil), IfaceAddr: s.iface.IfaceAddr(nil)})
 		require.NoError(t, err)
-		_ = ep.(*EP).postError() // dials
+		_ = ep.(*endpoint).postError() // dials
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return len(s.iface.in) == i+1 })
-		testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return ep.(*EP).state == epUp })
+		testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return ep.(*endpoint).state == epUp })
 	}
 }
 
 // arm arms s once, after a few calls of Progress.
-func arm(it *Iface) error {
+func arm(it *iface) error {
 	for range 4 {
 		it.Progress()
 	}

@@ -14,7 +14,7 @@ package sm
 const attentionMin = 8
 
 // chooseAttention enables or disables attention words after the list of peers has changed.
-func (it *Iface) chooseAttention() {
+func (it *iface) chooseAttention() {
 	it.byIndex = it.byIndex[:0]
 	for _, l := range it.in {
 		for len(it.byIndex) <= l.attnIdx {
@@ -41,7 +41,7 @@ func (it *Iface) chooseAttention() {
 
 // pollMarked polls the peers that have set their word. Once after attention words were
 // enabled or disabled, it polls all peers, for earlier messages.
-func (it *Iface) pollMarked() (n int) {
+func (it *iface) pollMarked() (n int) {
 	if it.pollAllNext {
 		it.pollAllNext = false
 		return it.pollAll()
@@ -63,7 +63,7 @@ func (it *Iface) pollMarked() (n int) {
 	return n
 }
 
-func (it *Iface) pollAll() (n int) {
+func (it *iface) pollAll() (n int) {
 	for _, l := range it.in {
 		if l.rx.waiting() {
 			n += l.poll()

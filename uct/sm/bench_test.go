@@ -36,7 +36,7 @@ func near(runs []float64) float64 {
 type pair struct {
 	s   *station
 	c   *child
-	e   *EP
+	e   *endpoint
 	key uct.RKey
 }
 

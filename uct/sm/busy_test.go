@@ -50,7 +50,7 @@ func workBusy(s *station, m exchangedInfo, in *bufio.Reader) {
 	require.NoError(t, e.Close())
 }
 
-func busyRounds(s *station, e *EP, m exchangedInfo, key uct.RKey) error {
+func busyRounds(s *station, e *endpoint, m exchangedInfo, key uct.RKey) error {
 	k, got, buf, old := &blank{make([]byte, 2000)}, make([]byte, 4096), make([]byte, 64), new(uint64)
 	ops := []func() error{
 		func() error { return e.AMShort(idSink, 1, buf) },

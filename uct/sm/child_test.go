@@ -37,7 +37,7 @@ type exchangedInfo struct {
 // station is an open sm with memory.
 type station struct {
 	md    uct.MD
-	iface *Iface
+	iface *iface
 	mem   uct.Mem
 }
 
@@ -54,10 +54,10 @@ func openStation(t require.TestingT, cfg Config) *station {
 	return s
 }
 
-func openIface(t require.TestingT, md uct.MD, cfg Config) *Iface {
+func openIface(t require.TestingT, md uct.MD, cfg Config) *iface {
 	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: cfg})
 	require.NoError(t, err)
-	return it.(*Iface)
+	return it.(*iface)
 }
 
 func (s *station) close(t require.TestingT) {
@@ -72,10 +72,10 @@ func (s *station) exchangedInfo() exchangedInfo {
 }
 
 // connect creates an EP to m and waits until it is connected.
-func (s *station) connect(t require.TestingT, m exchangedInfo) *EP {
+func (s *station) connect(t require.TestingT, m exchangedInfo) *endpoint {
 	ep, err := s.iface.NewEP(uct.EPParams{DeviceAddr: m.Device, IfaceAddr: m.Iface})
 	require.NoError(t, err)
-	e := ep.(*EP)
+	e := ep.(*endpoint)
 	for e.state != epUp {
 		require.NotEqual(t, epFailed, e.state, "%v", e.reason)
 		if e.state == epIdle {

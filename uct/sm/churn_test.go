@@ -10,22 +10,22 @@ import (
 )
 
 // disconnectOrders are the orders in which a client and a server with an EP to it disconnect.
-var disconnectOrders = []func(t testing.TB, s *station, e *EP, c *child){
-	func(t testing.TB, s *station, e *EP, c *child) { // the client first, in order
+var disconnectOrders = []func(t testing.TB, s *station, e *endpoint, c *child){
+	func(t testing.TB, s *station, e *endpoint, c *child) { // the client first, in order
 		c.End(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return e.state == epFailed })
 		require.NoError(t, e.Close())
 	},
-	func(t testing.TB, s *station, e *EP, c *child) { // the client is killed
+	func(t testing.TB, s *station, e *endpoint, c *child) { // the client is killed
 		c.Kill(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return e.state == epFailed })
 		require.NoError(t, e.Close())
 	},
-	func(t testing.TB, s *station, e *EP, c *child) { // the server first
+	func(t testing.TB, s *station, e *endpoint, c *child) { // the server first
 		require.NoError(t, e.Close())
 		c.End(t)
 	},
-	func(t testing.TB, s *station, e *EP, c *child) { // the server first, with its iface
+	func(t testing.TB, s *station, e *endpoint, c *child) { // the server first, with its iface
 		require.NoError(t, s.iface.Close())
 		s.iface = openIface(t, s.md, Config{})
 		c.End(t)
@@ -36,7 +36,7 @@ var disconnectOrders = []func(t testing.TB, s *station, e *EP, c *child){
 // goroutines, links and control blocks than after the first few.
 func TestChurn_NothingGrows(t *testing.T) {
 	s := openStation(t, Config{})
-	md := s.md.(*MD)
+	md := s.md.(*domain)
 	idle := func() bool {
 		s.iface.Progress()
 		return linksOf(md) == 0 && len(s.iface.in) == 0 && len(s.iface.links) == 0

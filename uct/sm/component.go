@@ -42,8 +42,8 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	return md, nil
 }
 
-// MD is the memory domain: the arena and the table of this process.
-type MD struct {
+// domain is the memory domain: the arena and the table of this process.
+type domain struct {
 	cfg       Config
 	attr      uct.MDAttr
 	tableSeg  *memfd.Segment
@@ -57,8 +57,8 @@ type MD struct {
 
 	users      base.Users
 	mu         sync.Mutex
-	controls   [maxControls]int // number of users of each: its iface, and links that outlive it
-	mems       map[uint64]*Mem  // open Mems, by key
+	controls   [maxControls]int   // number of users of each: its iface, and links that outlive it
+	mems       map[uint64]*memory // open Mems, by key
 	keyIndexes memop.KeyIndexes
 	lastCtl    int                  // the control block that was reserved last
 	links      map[*inLink]struct{} // links whose peers may access memory of this domain
@@ -66,7 +66,7 @@ type MD struct {
 	owner      guard.Owner          // revokes memory that peers may access
 }
 
-var _ uct.MD = (*MD)(nil)
+var _ uct.MD = (*domain)(nil)
 
 // allocReach is the time of a store to mapped memory. For other memory, a put of 8 bytes and a flush take 1.2 to 2.5 us,
 // by a system call or by the target.
@@ -75,14 +75,14 @@ const allocReach = 15 * time.Nanosecond
 // regReach is the cost of cross-memory attach (experiment 0087 in docs/perf).
 var regReach = uct.Cost{Send: 1100 * time.Nanosecond, Bandwidth: 17e9}
 
-func openMD(name string, cfg Config) (_ *MD, err error) {
+func openMD(name string, cfg Config) (_ *domain, err error) {
 	if name != Name {
 		return nil, uct.ErrInvalidParam
 	}
 	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
-	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
+	md := &domain{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*memory{}, expedited: expedited(), cookie: new(uint64)}
 	md.owner.Links = &md.mu
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64, AllocReach: allocReach,
 		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // for any length; experiment 0087 in docs/perf
@@ -106,7 +106,7 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 }
 
 // format fills the table.
-func (md *MD) format() {
+func (md *domain) format() {
 	md.arena = memfd.NewArena(md.arenaSeg, controlLen)
 	md.table = newTable(md.tableSeg.Bytes())
 	var b [8]byte
@@ -122,28 +122,28 @@ func (md *MD) format() {
 }
 
 // Attr implements uct.MD.
-func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+func (md *domain) Attr() *uct.MDAttr { return &md.attr }
 
 // Ext implements uct.MD.
-func (md *MD) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
+func (md *domain) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
 
 // Resources implements uct.MD.
-func (md *MD) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
+func (md *domain) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
 
 var resource = uct.Resource{Transport: Name, Device: DeviceName, Kind: uct.DeviceShm}
 
 // UnpackRKey implements uct.RKeyUnpacker.
-func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
+func (md *domain) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
 
 // ReleaseRKey implements uct.RKeyUnpacker. It has no effect, because an unpacked key uses no resources.
-func (md *MD) ReleaseRKey(uct.RKey) {}
+func (md *domain) ReleaseRKey(uct.RKey) {}
 
 // keyMagic is "smem" in memory.
 const keyMagic = 0x6d656d73
 
 // reserveControl reserves a control block for a new iface: the one that was free for the longest time,
 // because late peers of an earlier iface may still clear armed bits.
-func (md *MD) reserveControl() (uint32, error) {
+func (md *domain) reserveControl() (uint32, error) {
 	if err := md.users.Hold(); err != nil {
 		return 0, err
 	}
@@ -160,7 +160,7 @@ func (md *MD) reserveControl() (uint32, error) {
 	return 0, fmt.Errorf("%w: the limit of %d open ifaces of this domain is reached: open another context for more workers", uct.ErrNoMemory, maxControls)
 }
 
-func (md *MD) releaseControl(i uint32) {
+func (md *domain) releaseControl(i uint32) {
 	md.mu.Lock()
 	md.controls[i]--
 	md.mu.Unlock()
@@ -168,7 +168,7 @@ func (md *MD) releaseControl(i uint32) {
 }
 
 // Close implements uct.MD. Memory in quarantine is unmapped here; only peers still map it.
-func (md *MD) Close() error {
+func (md *domain) Close() error {
 	if err := md.users.Close(md.release); err != nil {
 		return &ucs.OpError{TL: Name, Op: "close md", Err: err}
 	}
@@ -176,7 +176,7 @@ func (md *MD) Close() error {
 }
 
 // release releases the resources of a domain without ifaces and memory.
-func (md *MD) release() error {
+func (md *domain) release() error {
 	errs := md.closeLinks()
 	openDomains.Delete(md)
 	return errors.Join(errs, md.arenaSeg.Close(), md.tableSeg.Close())

@@ -25,7 +25,7 @@ func wordAt(mem uct.Mem, off int) *atomic.Uint64 {
 }
 
 // echo replies to messages.
-type echo struct{ e *EP }
+type echo struct{ e *endpoint }
 
 func (h *echo) HandleAM(data []byte, _ uct.Desc) bool {
 	for h.e.AMShort(idEcho, binary.LittleEndian.Uint64(data), nil) == uct.ErrNoResource {

@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// EP is a connection to an iface of this or another process. EPs of one iface to the same
+// endpoint is a connection to an iface of this or another process. EPs of one iface to the same
 // peer share a link, and so the order of their messages.
-type EP struct {
+type endpoint struct {
 	*outLink
 	pending  base.PendingQueue
 	maxShort int  // limit of a short put in bytes
@@ -19,7 +19,7 @@ type EP struct {
 	maxBcopy int  // limit of a bcopy get in bytes
 	fenced   bool // a fence waits for targetOps
 
-	iface  *Iface
+	iface  *iface
 	state  epState
 	reason error // error of a failed EP
 	ops    opQueue
@@ -37,16 +37,16 @@ const (
 	epClosed
 )
 
-var _ uct.EP = (*EP)(nil)
+var _ uct.EP = (*endpoint)(nil)
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops {
+func (e *endpoint) Ops() *uct.Ops {
 	return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e, Explain: e, Mapped: e, Map: e}
 }
 
 // NewEP implements uct.Iface. The EP connects at the first post. Errors: ErrInvalidAddr,
 // ErrUnreachable.
-func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+func (it *iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	gid, err := peerGID(it.device, p.DeviceAddr, p.IfaceAddr)
 	if err == nil && p.IfaceAddr == nil {
 		err = uct.ErrInvalidAddr
@@ -57,7 +57,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: DeviceName, Op: "new ep", Err: err}
 	}
-	e := &EP{iface: it, maxShort: it.attr.Put.MaxShort, maxGet: -1, maxBcopy: it.attr.Get.MaxBcopy}
+	e := &endpoint{iface: it, maxShort: it.attr.Put.MaxShort, maxGet: -1, maxBcopy: it.attr.Get.MaxBcopy}
 	if it.attr.Caps.Has(uct.CapGetShort) {
 		e.maxGet = it.attr.Get.MaxShort
 	}
@@ -67,12 +67,12 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 }
 
 // ready reports whether a direct post is possible; it is cheaper than postError.
-func (e *EP) ready() bool {
+func (e *endpoint) ready() bool {
 	return e.hold.Load() == 0 && !e.fenced && !e.pending.Blocks()
 }
 
 // Check implements uct.Checker: the socket is closed when the peer dies.
-func (e *EP) Check(*uct.Completion) (bool, error) {
+func (e *endpoint) Check(*uct.Completion) (bool, error) {
 	if e.hold.Load() == 0 {
 		return false, nil
 	}
@@ -82,7 +82,7 @@ func (e *EP) Check(*uct.Completion) (bool, error) {
 // postError returns the reason why a post is not possible now. It dials if the EP is idle.
 //
 //go:noinline
-func (e *EP) postError() error {
+func (e *endpoint) postError() error {
 	switch e.state {
 	case epIdle:
 		e.dial()
@@ -95,7 +95,7 @@ func (e *EP) postError() error {
 }
 
 // fail fails the EP.
-func (e *EP) fail(err error) {
+func (e *endpoint) fail(err error) {
 	e.reason = fmt.Errorf("%w: %w", uct.ErrEPFailed, err)
 	e.state = epFailed
 	e.detach(statusOf(err))
@@ -106,7 +106,7 @@ func (e *EP) fail(err error) {
 
 // detach completes operations in flight with st and removes the EP from its link. A completion may call it
 // again.
-func (e *EP) detach(st uct.Status) {
+func (e *endpoint) detach(st uct.Status) {
 	l := e.outLink
 	if l == unconnected {
 		return
@@ -118,12 +118,12 @@ func (e *EP) detach(st uct.Status) {
 }
 
 // room reports whether every type of post has resources.
-func (e *EP) room() bool {
+func (e *endpoint) room() bool {
 	return e.hold.Load() == 0 && !e.fenced && e.tx.room() && e.ops.room()
 }
 
 // AddPending implements uct.EP.
-func (e *EP) AddPending(r *uct.PendingReq) error {
+func (e *endpoint) AddPending(r *uct.PendingReq) error {
 	switch {
 	case e.state == epFailed || e.state == epClosed:
 		return e.postError()
@@ -135,11 +135,11 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 }
 
 // PurgePending implements uct.EP.
-func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
+func (e *endpoint) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
 
 // Fence implements uct.EP. Operations that this side executes are complete. Operations that the peer executes must
 // complete before the next post, which may be a direct access.
-func (e *EP) Fence() error {
+func (e *endpoint) Fence() error {
 	if e.state == epFailed {
 		return e.reason
 	}
@@ -149,7 +149,7 @@ func (e *EP) Fence() error {
 }
 
 // Close implements uct.EP. Messages that were sent are still delivered.
-func (e *EP) Close() error {
+func (e *endpoint) Close() error {
 	if e.state == epClosed {
 		return nil
 	}

@@ -29,7 +29,7 @@ func (l *outLink) probe() {
 
 // Explain implements uct.Explainer: the type of the sockets, the pages of allocated memory, and
 // the method of access to registered memory, as far as it does not depend on the peer.
-func (it *Iface) Explain() string {
+func (it *iface) Explain() string {
 	method := "cross-memory attach where the peer can be attached to"
 	if err := it.md.attachable(it.cfg.CMA); err != nil {
 		method = "the peer helps in its progress: " + err.Error()
@@ -38,7 +38,7 @@ func (it *Iface) Explain() string {
 }
 
 // socketPlace describes where the sockets are.
-func (it *Iface) socketPlace() string {
+func (it *iface) socketPlace() string {
 	if it.cfg.SocketDir != "" {
 		return "files in " + it.cfg.SocketDir
 	}
@@ -47,7 +47,7 @@ func (it *Iface) socketPlace() string {
 
 // attachable returns an error if cross-memory attach is off or forbidden for all peers: it tries to attach to this
 // process.
-func (md *MD) attachable(wanted config.Ternary) error {
+func (md *domain) attachable(wanted config.Ternary) error {
 	if wanted == config.No {
 		return errCMAOff
 	}
@@ -56,7 +56,7 @@ func (md *MD) attachable(wanted config.Ternary) error {
 }
 
 // Explain implements uct.Explainer: the method of access to registered memory of the peer.
-func (e *EP) Explain() string {
+func (e *endpoint) Explain() string {
 	switch {
 	case e.state != epUp:
 		return "not connected"

@@ -22,10 +22,10 @@ import (
 const watchdog = testenv.Watchdog
 
 // open opens a second iface on the domain of s, with OnError.
-func (s *station) open(t testing.TB, onError func(uct.EP, error)) *Iface {
+func (s *station) open(t testing.TB, onError func(uct.EP, error)) *iface {
 	it, err := s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, OnError: onError})
 	require.NoError(t, err)
-	return it.(*Iface)
+	return it.(*iface)
 }
 
 func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
@@ -94,10 +94,10 @@ func TestNoListener(t *testing.T) {
 	ep, err := it.NewEP(uct.EPParams{DeviceAddr: gone.DeviceAddr(nil), IfaceAddr: gone.IfaceAddr(nil)})
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
-	assert.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(idSink, 0, nil), "it dials")
+	assert.Equal(t, uct.ErrNoResource, ep.(*endpoint).AMShort(idSink, 0, nil), "it dials")
 	testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return len(failures) > 0 })
 	assert.ErrorIs(t, failures[0], uct.ErrUnreachable)
-	assert.ErrorIs(t, ep.(*EP).AMShort(idSink, 0, nil), uct.ErrEPFailed)
+	assert.ErrorIs(t, ep.(*endpoint).AMShort(idSink, 0, nil), uct.ErrEPFailed)
 	require.NoError(t, it.Close())
 	s.close(t)
 }
@@ -202,8 +202,8 @@ func TestManyPeers(t *testing.T) {
 		got[v>>32]++
 		return false
 	})))
-	var ifaces [peers]*Iface
-	var eps [peers]*EP
+	var ifaces [peers]*iface
+	var eps [peers]*endpoint
 	for i := range peers {
 		ifaces[i] = s.open(t, nil)
 		eps[i] = (&station{md: s.md, iface: ifaces[i]}).connect(t, s.exchangedInfo())
@@ -239,7 +239,7 @@ func TestManyPeers(t *testing.T) {
 const math32 = 1<<32 - 1
 
 // sleep waits for the event descriptor, as a caller of Arm does.
-func sleep(t testing.TB, it *Iface) {
+func sleep(t testing.TB, it *iface) {
 	t.Helper()
 	require.True(t, testenv.Readable(t, it.EventFD(), watchdog), "slept for good")
 }

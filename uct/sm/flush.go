@@ -9,7 +9,7 @@ import (
 
 // Flush implements uct.EP. It also returns ErrNoResource if the peer is gone and Progress has not failed
 // the EP yet, because later puts have not reached the peer.
-func (e *EP) Flush(c *uct.Completion) (bool, error) {
+func (e *endpoint) Flush(c *uct.Completion) (bool, error) {
 	switch e.state {
 	case epFailed:
 		return false, e.reason
@@ -36,10 +36,10 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 
 // barrier makes all stores visible to every CPU before it returns. Each iface has its own
 // word, because a cache line that all ifaces of a process share would move between CPUs with each flush.
-func (it *Iface) barrier() { it.fence.Add(1) }
+func (it *iface) barrier() { it.fence.Add(1) }
 
 // flushAll is Iface.Flush. It returns ErrNoResource if EP.Flush of one EP does.
-func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
+func (it *iface) flushAll(c *uct.Completion) (bool, error) {
 	if it.events.Load()&eventPosted != 0 && it.anyLost() {
 		return false, uct.ErrNoResource
 	}
@@ -71,7 +71,7 @@ func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
 }
 
 // anyLost reports whether a peer is gone and Progress has not failed its EPs yet.
-func (it *Iface) anyLost() bool {
+func (it *iface) anyLost() bool {
 	for _, l := range it.links {
 		if l.isLost() {
 			return true
@@ -83,7 +83,7 @@ func (it *Iface) anyLost() bool {
 // collect handles replies for all EPs. A completion may close an EP; then the last EP of the
 // list moves to its index, so the loop runs backwards to miss none. Completions that
 // post operations set opsWait.
-func (it *Iface) collect() (n int) {
+func (it *iface) collect() (n int) {
 	it.opsWait = false
 	for i := it.open.Len() - 1; i >= 0; i-- {
 		if i >= it.open.Len() {

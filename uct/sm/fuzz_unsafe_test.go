@@ -89,7 +89,7 @@ func FuzzLink(f *testing.F) {
 			return false
 		})))
 	}
-	real := h.s.mem.(*Mem)
+	real := h.s.mem.(*memory)
 	req := request{kind: opPut, seg: 0, n: 8, raddr: real.Addr(), key: real.key}
 	f.Add(uint32(4), uint32(2), uint32(64), uint32(0), uint64(kindOp)<<shiftKind|requestLen<<shiftLen, (*[requestLen]byte)(unsafe.Pointer(&req))[:])
 	f.Add(uint32(4), uint32(2), uint32(64), uint32(0), uint64(kindSeg)<<shiftKind|8<<shiftLen, []byte{1, 0, 0, 0, 64, 0, 0, 0})
@@ -182,7 +182,7 @@ func FuzzTable(f *testing.F) {
 		require.NoError(f, tbl.Close())
 	})
 	base := unsafe.Pointer(unsafe.SliceData(arena.Bytes()))
-	e := &EP{outLink: &outLink{grant: noGrant, arena: base, arenaLen: uint64(len(arena.Bytes())), table: newTable(tbl.Bytes())}}
+	e := &endpoint{outLink: &outLink{grant: noGrant, arena: base, arenaLen: uint64(len(arena.Bytes())), table: newTable(tbl.Bytes())}}
 	f.Add(uint64(1<<20), uint64(4096), uint64(controlLen), uint64(1<<20), uint64(8))
 	f.Add(uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), uint64(1))
 	f.Add(^uint64(0), ^uint64(0), uint64(1), uint64(0), ^uint64(0))

@@ -44,10 +44,10 @@ func openAcceptor(t testing.TB) *acceptor {
 }
 
 // connect makes an EP to it, or says why not.
-func (a *acceptor) connect(t testing.TB) (*EP, error) {
+func (a *acceptor) connect(t testing.TB) (*endpoint, error) {
 	ep, err := a.s.iface.NewEP(uct.EPParams{DeviceAddr: a.s.iface.DeviceAddr(nil), IfaceAddr: a.s.iface.IfaceAddr(nil)})
 	require.NoError(t, err)
-	e := ep.(*EP)
+	e := ep.(*endpoint)
 	l := e.outLink
 	if l.adopt(a.out) != nil {
 		return nil, e.Close()
@@ -58,7 +58,7 @@ func (a *acceptor) connect(t testing.TB) (*EP, error) {
 }
 
 // postAll posts everything; what comes of it does not matter.
-func (a *acceptor) postAll(e *EP, raddr uint64, mem []byte) {
+func (a *acceptor) postAll(e *endpoint, raddr uint64, mem []byte) {
 	key, old := uct.RKey(hostileKey), new(uint64)
 	c := &uct.Completion{Count: 1 << 20, Func: func(*uct.Completion) {}}
 	iov := []uct.IOV{{Buf: mem[64:164]}, {Buf: mem[164:1064]}}

@@ -19,8 +19,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Iface is an open sm transport.
-type Iface struct {
+// iface is an open sm transport.
+type iface struct {
 	in          []*inLink // peers, polled in turn
 	ctl         *control
 	events      atomic.Uint32 // event bits; not 0 if Progress must do more than poll
@@ -34,11 +34,11 @@ type Iface struct {
 	byIndex     []*inLink
 	arb         base.Arbiter
 	handlers    base.AMTable
-	open        base.List[*EP]
+	open        base.List[*endpoint]
 	groups      base.FlushGroups
 	links       map[portGID]*outLink // by peer; dialed or up
 
-	md        *MD
+	md        *domain
 	cfg       Config
 	attr      uct.IfaceAttr
 	onError   func(uct.EP, error)
@@ -61,7 +61,7 @@ type Iface struct {
 	closing  bool
 }
 
-var _ uct.Iface = (*Iface)(nil)
+var _ uct.Iface = (*iface)(nil)
 
 const (
 	maxHeader = 256     // of AMZcopy
@@ -70,7 +70,7 @@ const (
 )
 
 // OpenIface implements uct.MD.
-func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+func (md *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it, err := md.openIface(p)
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
@@ -78,7 +78,7 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return it, nil
 }
 
-func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
+func (md *domain) openIface(p uct.IfaceParams) (_ *iface, err error) {
 	cfg, err := md.ifaceConfig(p)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 	if err := md.attachable(cfg.CMA); err != nil && cfg.CMA == config.Yes {
 		return nil, fmt.Errorf("CMA=y: %w", err)
 	}
-	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers),
+	it := &iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers),
 		links: map[portGID]*outLink{}, exchange: exchange{idle: notSoon, maxPauses: pauseBound()}}
 	defer func() {
 		if err != nil {
@@ -110,7 +110,7 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 }
 
 // resetControl clears bits that peers of an earlier iface have set.
-func (it *Iface) resetControl() {
+func (it *iface) resetControl() {
 	it.ctl.state.Store(0)
 	if !it.md.expedited {
 		it.ctl.state.Store(stateFenced)
@@ -120,7 +120,7 @@ func (it *Iface) resetControl() {
 	}
 }
 
-func (it *Iface) listen() (err error) {
+func (it *iface) listen() (err error) {
 	_, _ = rand.Read(it.gid[:ifaceAddrLen]) // does not fail
 	it.port, err = attach.Listen(attach.Config{
 		Service: Name, GID: it.gid, Layout: layoutVersion, Table: it.md.tableSeg, Arena: it.md.arenaSeg,
@@ -132,7 +132,7 @@ func (it *Iface) listen() (err error) {
 }
 
 // ifaceConfig checks the parameters of OpenIface.
-func (md *MD) ifaceConfig(p uct.IfaceParams) (Config, error) {
+func (md *domain) ifaceConfig(p uct.IfaceParams) (Config, error) {
 	cfg, err := base.OpenParams(&p, Name, md.cfg)
 	if err != nil {
 		return cfg, err
@@ -179,18 +179,18 @@ func costs() (cs uct.Costs) {
 }
 
 // Attr implements uct.Iface.
-func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+func (it *iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
-func (it *Iface) Ext() *uct.IfaceExt {
+func (it *iface) Ext() *uct.IfaceExt {
 	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it, Measure: it, Guarded: true}
 }
 
 // SetAMHandler implements uct.Iface.
-func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+func (it *iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
 
 // AddStats implements uct.Counted.
-func (it *Iface) AddStats(n *stats.Node) {
+func (it *iface) AddStats(n *stats.Node) {
 	it.handlers.AddStats(n)
 	n.Add("malformed_links", &it.malformed)
 	n.Add("domain_quarantined", &it.md.owner.Quarantined)
@@ -200,7 +200,7 @@ func (it *Iface) AddStats(n *stats.Node) {
 
 // UpdateStats implements uct.StatsUpdater. The messages are those of the rings: active messages, and requests that the
 // process of the peer executes.
-func (it *Iface) UpdateStats() {
+func (it *iface) UpdateStats() {
 	var sent, received uint64
 	for _, l := range it.links {
 		sent += l.tx.tail
@@ -213,7 +213,7 @@ func (it *Iface) UpdateStats() {
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: an immediate second poll
 // would take the cache line from the peer that is about to write it. See exchange.
-func (it *Iface) Progress() (n int) {
+func (it *iface) Progress() (n int) {
 	if it.exchange.idle <= 0 {
 		it.exchange.wait()
 	}
@@ -250,12 +250,12 @@ const (
 )
 
 // waits makes Progress check operations and pending requests.
-func (it *Iface) waits() { it.events.Or(eventWaits) }
+func (it *iface) waits() { it.events.Or(eventWaits) }
 
 // runDeferred handles events, replies and pending requests.
 //
 //go:noinline
-func (it *Iface) runDeferred() (n int) {
+func (it *iface) runDeferred() (n int) {
 	if it.events.Load()&eventPosted != 0 {
 		n = it.handleEvents()
 	}
@@ -272,7 +272,7 @@ func (it *Iface) runDeferred() (n int) {
 }
 
 // handleEvents handles the events that other goroutines have posted.
-func (it *Iface) handleEvents() int {
+func (it *iface) handleEvents() int {
 	it.events.And(^uint32(eventPosted))
 	it.addNewLinks()
 	n := it.dropLost()
@@ -287,10 +287,10 @@ func (it *Iface) handleEvents() int {
 }
 
 // Flush implements uct.Iface.
-func (it *Iface) Flush(c *uct.Completion) (bool, error) { return it.flushAll(c) }
+func (it *iface) Flush(c *uct.Completion) (bool, error) { return it.flushAll(c) }
 
 // Fence implements uct.Iface.
-func (it *Iface) Fence() error {
+func (it *iface) Fence() error {
 	for _, e := range it.open.All() {
 		e.fenced = !e.ops.empty()
 	}
@@ -299,13 +299,13 @@ func (it *Iface) Fence() error {
 }
 
 // DeviceAddr implements uct.IfaceAddresser.
-func (it *Iface) DeviceAddr(b []byte) []byte { return append(b, it.device...) }
+func (it *iface) DeviceAddr(b []byte) []byte { return append(b, it.device...) }
 
 // IfaceAddr implements uct.IfaceAddresser.
-func (it *Iface) IfaceAddr(b []byte) []byte { return append(b, it.gid[:ifaceAddrLen]...) }
+func (it *iface) IfaceAddr(b []byte) []byte { return append(b, it.gid[:ifaceAddrLen]...) }
 
 // Reachable implements uct.IfaceAddresser.
-func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
+func (it *iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	if _, err := peerGID(it.device, deviceAddr, ifaceAddr); err != nil {
 		return false, err.Error()
 	}
@@ -313,7 +313,7 @@ func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 }
 
 // Close implements uct.Iface. It drops messages that were not delivered.
-func (it *Iface) Close() error {
+func (it *iface) Close() error {
 	if it.closed {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 // inLink is a peer that sends to this iface.
 type inLink struct {
 	rx          consumer
-	it          *Iface
+	it          *iface
 	ctl         *control       // control block of the peer; nil until begin
 	senderState *atomic.Uint32 // state of the peer, checked when slots are free; or alwaysWake
 	wakeFD      int            // wakes the peer
@@ -36,7 +36,7 @@ func (l *inLink) PID() int { return l.in.PeerPID }
 
 // accept adds a new link. It runs on a goroutine of the port, before the peer
 // is connected.
-func (it *Iface) accept(in *attach.Inbound) error {
+func (it *iface) accept(in *attach.Inbound) error {
 	seg := in.Seg.Bytes()
 	l := &inLink{it: it, in: in, wakeFD: in.WakeFD, rx: newConsumer(seg)}
 	it.mu.Lock()
@@ -59,7 +59,7 @@ func (it *Iface) accept(in *attach.Inbound) error {
 	return nil
 }
 
-func (md *MD) addLink(l *inLink) {
+func (md *domain) addLink(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	md.links[l] = struct{}{}
@@ -68,13 +68,13 @@ func (md *MD) addLink(l *inLink) {
 // peerGone runs on a goroutine of the link when the peer has disconnected or is dead, so that it accesses
 // no memory. The iface delivers the messages of the peer, if it still has the link. A closed domain
 // has no links and no arena.
-func (md *MD) peerGone(l *inLink) {
+func (md *domain) peerGone(l *inLink) {
 	md.markGone(l)
 	md.owner.Reclaim()
 }
 
 // markGone is peerGone without the quarantine.
-func (md *MD) markGone(l *inLink) {
+func (md *domain) markGone(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	if _, open := md.links[l]; !open {
@@ -90,7 +90,7 @@ func (md *MD) markGone(l *inLink) {
 
 // releaseLink releases a link of an iface. Until the peer has disconnected it may access memory of the
 // domain, so its guard remains mapped.
-func (md *MD) releaseLink(l *inLink) {
+func (md *domain) releaseLink(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	l.released = true
@@ -103,14 +103,14 @@ func (md *MD) releaseLink(l *inLink) {
 }
 
 // dispose closes a link that was released and whose peer is gone. md.mu is locked.
-func (md *MD) dispose(l *inLink) {
+func (md *domain) dispose(l *inLink) {
 	delete(md.links, l)
 	md.controls[l.it.ctlIndex]--
 	_ = l.in.Close() // cannot fail
 }
 
 // closeLinks closes the links that outlived their ifaces.
-func (md *MD) closeLinks() (errs error) {
+func (md *domain) closeLinks() (errs error) {
 	md.mu.Lock()
 	left := slices.Collect(maps.Keys(md.links))
 	clear(md.links)
@@ -190,7 +190,7 @@ func (l *inLink) failLink() {
 
 // addNewLinks adds new links to the list that is polled. Their peers may have set
 // their attention words before, without effect, so each is polled once.
-func (it *Iface) addNewLinks() {
+func (it *iface) addNewLinks() {
 	it.mu.Lock()
 	fresh := it.fresh
 	it.fresh = nil
@@ -204,7 +204,7 @@ func (it *Iface) addNewLinks() {
 
 // dropLost drops the links whose peers are gone, after it has delivered all their messages,
 // and malformed links.
-func (it *Iface) dropLost() (n int) {
+func (it *iface) dropLost() (n int) {
 	left := it.in[:0]
 	for _, l := range it.in {
 		if !l.down.Load() && !l.malformed {
@@ -232,7 +232,7 @@ func (l *inLink) drain() (n int) {
 }
 
 // dropLink releases a link and its attention word.
-func (it *Iface) dropLink(l *inLink) {
+func (it *iface) dropLink(l *inLink) {
 	it.traffic.Closed(0, l.rx.head)
 	it.md.releaseLink(l)
 	it.mu.Lock()

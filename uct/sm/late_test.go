@@ -16,7 +16,7 @@ import (
 func TestMDClose_PeerGoesAtThatMoment(t *testing.T) {
 	a, b := openStation(t, Config{}), openStation(t, Config{})
 	e := a.connect(t, b.exchangedInfo())
-	md := b.md.(*MD)
+	md := b.md.(*domain)
 	victim, err := md.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
 	e.enter(handle(victim))

@@ -5,7 +5,7 @@ import "github.com/gucx/gucx/uct"
 // Map implements uct.Mapper. The bytes are in a reference-counted mapping of the peer's arena, which remains after the
 // link is closed. The file cannot shrink, and memory that the peer frees reads as
 // zeros or as later allocations of the peer: no access faults.
-func (e *EP) Map(raddr uint64, n int, key uct.RKey) ([]byte, func(), error) {
+func (e *endpoint) Map(raddr uint64, n int, key uct.RKey) ([]byte, func(), error) {
 	if !e.ready() {
 		return nil, nil, e.postError()
 	}

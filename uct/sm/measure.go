@@ -8,7 +8,7 @@ import (
 )
 
 // Measure implements uct.Measurer, from the cost of passing bytes between CPUs of this machine.
-func (it *Iface) Measure() uct.Measured {
+func (it *iface) Measure() uct.Measured {
 	return measured(&it.attr, handover.Measure(), it.cfg.CMA != config.No)
 }
 

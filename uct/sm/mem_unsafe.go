@@ -11,9 +11,9 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Mem is memory of this process that peers can access.
-type Mem struct {
-	md     *MD
+// memory is memory of this process that peers can access.
+type memory struct {
+	md     *domain
 	buf    []byte
 	key    uint64
 	access uct.Access
@@ -27,7 +27,7 @@ type Mem struct {
 func addrOf(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
 // Reg implements uct.Registrar.
-func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+func (md *domain) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if len(buf) == 0 || access&^uct.AccessAll != 0 {
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrInvalidParam}
 	}
@@ -37,7 +37,7 @@ func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if err := md.users.Hold(); err != nil {
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: err}
 	}
-	m := &Mem{md: md, buf: buf, access: access, off: -1, pin: new(runtime.Pinner)}
+	m := &memory{md: md, buf: buf, access: access, off: -1, pin: new(runtime.Pinner)}
 	m.pin.Pin(unsafe.SliceData(buf))
 	if err := md.show(m, memPrivate, 0); err != nil {
 		m.pin.Unpin()
@@ -48,7 +48,7 @@ func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 }
 
 // Alloc implements uct.Allocator.
-func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
+func (md *domain) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	m, err := md.alloc(n, access)
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Op: "allocate memory", Err: err}
@@ -56,7 +56,7 @@ func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	return m, nil
 }
 
-func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
+func (md *domain) alloc(n int, access uct.Access) (*memory, error) {
 	if n <= 0 || n > len(md.arenaSeg.Bytes()) || access&^uct.AccessAll != 0 {
 		return nil, uct.ErrInvalidParam
 	}
@@ -71,12 +71,12 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 }
 
 // allocHeld is alloc while the domain cannot be closed.
-func (md *MD) allocHeld(n int, access uct.Access) (*Mem, error) {
+func (md *domain) allocHeld(n int, access uct.Access) (*memory, error) {
 	off, err := md.place(n)
 	if err != nil {
 		return nil, err
 	}
-	m := &Mem{md: md, buf: md.arenaSeg.Bytes()[off : off+n : off+n], access: access, off: off}
+	m := &memory{md: md, buf: md.arenaSeg.Bytes()[off : off+n : off+n], access: access, off: off}
 	if err := md.show(m, memArena, uint64(off)); err != nil {
 		md.arena.Free(off, n)
 		return nil, err
@@ -85,7 +85,7 @@ func (md *MD) allocHeld(n int, access uct.Access) (*Mem, error) {
 }
 
 // show adds m to the table. The domain cannot be closed during the call.
-func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
+func (md *domain) show(m *memory, kind uint32, offset uint64) error {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	index, ok := md.keyIndexes.Alloc()
@@ -102,16 +102,16 @@ func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
 }
 
 // Bytes implements uct.Mem.
-func (m *Mem) Bytes() []byte { return m.buf }
+func (m *memory) Bytes() []byte { return m.buf }
 
 // Addr implements uct.Mem.
-func (m *Mem) Addr() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.buf)))) }
+func (m *memory) Addr() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.buf)))) }
 
 // PackRKey implements uct.Mem.
-func (m *Mem) PackRKey(b []byte) ([]byte, error) { return memop.PackKey(b, keyMagic, m.key), nil }
+func (m *memory) PackRKey(b []byte) ([]byte, error) { return memop.PackKey(b, keyMagic, m.key), nil }
 
 // Close implements uct.Mem; see retire.go. Any goroutine may call it.
-func (m *Mem) Close() error {
+func (m *memory) Close() error {
 	m.closing.Lock()
 	defer m.closing.Unlock()
 	if m.closed {
@@ -127,7 +127,7 @@ func (m *Mem) Close() error {
 }
 
 // hide removes m from the table, and from the memory for requests of peers. Idempotent.
-func (md *MD) hide(m *Mem) {
+func (md *domain) hide(m *memory) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	md.table.entry(m.key).key.Store(0) // pairs with entry.covers
@@ -135,7 +135,7 @@ func (md *MD) hide(m *Mem) {
 }
 
 // reclaim frees the memory and the key of m when no peer is accessing it.
-func (md *MD) reclaim(m *Mem) {
+func (md *domain) reclaim(m *memory) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	if md.closed { // the arena is unmapped

@@ -25,8 +25,8 @@ const meshEnv = "GUCX_SM_TEST_MESH"
 
 // mesh is the ifaces of a process, and their EPs to all of the peer's.
 type mesh struct {
-	ifaces []*Iface
-	eps    []*EP
+	ifaces []*iface
+	eps    []*endpoint
 	got    int // messages
 }
 
@@ -54,7 +54,7 @@ func (m *mesh) connect(t require.TestingT, peers []exchangedInfo) {
 		for _, p := range peers {
 			ep, err := it.NewEP(uct.EPParams{DeviceAddr: p.Device, IfaceAddr: p.Iface})
 			require.NoError(t, err)
-			m.eps = append(m.eps, ep.(*EP))
+			m.eps = append(m.eps, ep.(*endpoint))
 		}
 	}
 	for _, e := range m.eps {

@@ -15,11 +15,11 @@ import (
 )
 
 // sleepOften makes the next Arm set stateOften.
-func sleepOften(it *Iface) {
+func sleepOften(it *iface) {
 	it.sleeps, it.lastSleep = oftenSleeps-1, time.Now().Add(time.Hour) // whatever the time is then, it is not long after
 }
 
-func isOften(it *Iface) bool { return it.ctl.state.Load()&stateOften != 0 }
+func isOften(it *iface) bool { return it.ctl.state.Load()&stateOften != 0 }
 
 // TestOften_ManySleeps: only an iface that sleeps often sets stateOften.
 func TestOften_ManySleeps(t *testing.T) {
@@ -50,7 +50,7 @@ func TestOften_WithoutMembarrier(t *testing.T) {
 // iface is armed.
 func TestOften_ClearedByManyMessages(t *testing.T) {
 	w := openTwo(t, Config{})
-	if !w.b.md.(*MD).expedited {
+	if !w.b.md.(*domain).expedited {
 		t.Skip("the kernel refuses membarrier")
 	}
 	b := w.b.iface
@@ -100,7 +100,7 @@ func TestOften_NoWakeupIsLost(t *testing.T) {
 }
 
 // bounce replies to messages, and sends the first one if first is set.
-func bounce(it *Iface, e *EP, rounds int, first bool) error {
+func bounce(it *iface, e *endpoint, rounds int, first bool) error {
 	seen := 0
 	err := it.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { seen++; return false }))
 	for i := 0; i < rounds && err == nil; i++ {

@@ -36,11 +36,11 @@ type outLink struct {
 	sleepsSeen uint32 // the peer's count of sleeps, see recheckState
 	sentAwake  int    // number of messages since then
 
-	it        *Iface
+	it        *iface
 	gid       portGID
 	state     epState          // state of EPs that join: epIdle, epDialing or epUp
 	out       *attach.Outbound // not nil in epUp, until the link is closed
-	eps       []*EP
+	eps       []*endpoint
 	arenaSeg  *memfd.Segment
 	cause     error // the reason why markLost was called; nil if the peer is gone
 	ctlIndex  uint32
@@ -56,7 +56,7 @@ const (
 	holdUnconnected             // the link has no slots
 )
 
-func newOutLink(it *Iface, gid portGID) *outLink {
+func newOutLink(it *iface, gid portGID) *outLink {
 	l := &outLink{it: it, gid: gid, grant: noGrant}
 	l.hold.Store(holdUnconnected)
 	return l
@@ -73,7 +73,7 @@ type dialed struct {
 }
 
 // join adds a new EP to the link to its peer.
-func (it *Iface) join(gid portGID, e *EP) {
+func (it *iface) join(gid portGID, e *endpoint) {
 	l := it.links[gid]
 	if l == nil {
 		l = newOutLink(it, gid)
@@ -214,7 +214,7 @@ func (l *outLink) disconnectReason() error {
 func (l *outLink) isLost() bool { return l.hold.Load()&holdDown != 0 && l.out != nil }
 
 // failLost fails the EPs of links whose peers are gone.
-func (it *Iface) failLost() (n int) {
+func (it *iface) failLost() (n int) {
 	for _, l := range it.links {
 		if l.isLost() {
 			n += l.fail(cmp.Or(l.cause, l.disconnectReason()))
@@ -241,8 +241,8 @@ func (l *outLink) unlist() {
 }
 
 // removeEP removes an EP from the link, and closes the link after the last one.
-func (l *outLink) removeEP(e *EP) {
-	l.eps = slices.DeleteFunc(l.eps, func(x *EP) bool { return x == e })
+func (l *outLink) removeEP(e *endpoint) {
+	l.eps = slices.DeleteFunc(l.eps, func(x *endpoint) bool { return x == e })
 	if len(l.eps) > 0 {
 		return
 	}

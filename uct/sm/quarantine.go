@@ -16,7 +16,7 @@ import (
 
 // place allocates n bytes in the arena. If that fails and memory is in quarantine, it waits
 // for the quarantine, for at most ucs.RevokeLimit.
-func (md *MD) place(n int) (off int, err error) {
+func (md *domain) place(n int) (off int, err error) {
 	off, err = md.tryPlace(n)
 	if errors.Is(err, uct.ErrNoMemory) && md.awaitQuarantine() {
 		off, err = md.tryPlace(n)
@@ -24,7 +24,7 @@ func (md *MD) place(n int) (off int, err error) {
 	return off, err
 }
 
-func (md *MD) tryPlace(n int) (off int, err error) {
+func (md *domain) tryPlace(n int) (off int, err error) {
 	md.owner.Reclaim()
 	held := int(md.owner.QuarantinedBytes.Load())
 	if held > len(md.arenaSeg.Bytes())/2 {
@@ -42,12 +42,12 @@ func (md *MD) tryPlace(n int) (off int, err error) {
 
 // awaitQuarantine waits for the visits for which memory is in quarantine, and reports
 // whether some have ended.
-func (md *MD) awaitQuarantine() bool {
+func (md *domain) awaitQuarantine() bool {
 	inside := md.owner.Inside()
 	return len(md.owner.Await(inside, ucs.RevokeLimit)) < len(inside)
 }
 
 // quarantined returns the reason why n bytes are in quarantine.
-func (md *MD) quarantined(n int) string {
+func (md *domain) quarantined(n int) string {
 	return fmt.Sprintf("%d bytes of closed memory are in use by processes %v", n, guard.PIDs(md.owner.Inside()))
 }

@@ -15,24 +15,24 @@ import (
 // cross-memory attach is off. Each returns the results of the post.
 var peerOps = []struct {
 	name string
-	post func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error)
+	post func(e *endpoint, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error)
 }{
-	{"get bcopy", func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	{"get bcopy", func(e *endpoint, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 		return e.GetBcopy(make([]byte, 64), raddr, key, c)
 	}},
-	{"get zcopy", func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	{"get zcopy", func(e *endpoint, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 		return e.GetZcopy([]uct.IOV{{Buf: make([]byte, 20000)}}, raddr, key, c)
 	}},
-	{"put zcopy", func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	{"put zcopy", func(e *endpoint, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 		return e.PutZcopy([]uct.IOV{{Buf: make([]byte, 20000)}}, raddr, key, c)
 	}},
-	{"fetch", func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	{"fetch", func(e *endpoint, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 		return e.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), raddr, key, c)
 	}},
-	{"swap", func(e *EP, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	{"swap", func(e *endpoint, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 		return e.AtomicCSwap(8, 0, 1, new(uint64), raddr, key, c)
 	}},
-	{"flush", func(e *EP, _ uint64, _ uct.RKey, c *uct.Completion) (bool, error) { return e.Flush(c) }},
+	{"flush", func(e *endpoint, _ uint64, _ uct.RKey, c *uct.Completion) (bool, error) { return e.Flush(c) }},
 }
 
 // TestClose_InCompletion: replies for several EPs have arrived when a completion closes one
@@ -55,12 +55,12 @@ func TestClose_InCompletion(t *testing.T) {
 // completion closes victim, and another get.
 func closeInCompletion(t *testing.T, w *two, kind, count, closer, victim int) {
 	mem, key := w.register(32<<10, uct.AccessAll)
-	var eps []*EP
+	var eps []*endpoint
 	for range count {
 		eps = append(eps, w.a.connect(t, w.b.exchangedInfo()))
 	}
 	var all []*completion
-	post := func(e *EP, kind int, c *completion) {
+	post := func(e *endpoint, kind int, c *completion) {
 		pending, err := peerOps[kind].post(e, mem.Addr(), key, &c.Completion)
 		require.NoError(t, err)
 		require.True(t, pending)

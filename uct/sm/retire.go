@@ -23,7 +23,7 @@ const allocPatience = 200 * time.Microsecond
 
 // revoke releases m, whose key was removed from the table, when no peer accesses it. If
 // an access takes too long, it returns InUseError for registered memory, and quarantines allocated memory.
-func (md *MD) revoke(m *Mem) error {
+func (md *domain) revoke(m *memory) error {
 	limit := allocPatience
 	if m.pin != nil {
 		limit = ucs.RevokeLimit
@@ -39,7 +39,7 @@ func (md *MD) revoke(m *Mem) error {
 
 // visitors returns the visits of peers in m. A peer that sets its guard later sees that
 // the key is invalid: the barrier pairs with outLink.enter.
-func (md *MD) visitors(m *Mem) (in []guard.Visit) {
+func (md *domain) visitors(m *memory) (in []guard.Visit) {
 	if md.expedited {
 		barrier()
 	}

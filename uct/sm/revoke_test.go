@@ -29,7 +29,7 @@ var kindsOfMemory = []struct {
 }
 
 // handle returns the key of a Mem.
-func handle(mem uct.Mem) uint64 { return mem.(*Mem).key }
+func handle(mem uct.Mem) uint64 { return mem.(*memory).key }
 
 // TestMemClose_IgnoresOtherVisits: Close does not wait for visits to other memory, or for later
 // visits.
@@ -45,9 +45,9 @@ func TestMemClose_IgnoresOtherVisits(t *testing.T) {
 
 			again, err := kind.make(w.b.md, 4096)
 			require.NoError(t, err)
-			md := w.b.md.(*MD)
+			md := w.b.md.(*domain)
 			w.ab.enter(handle(again))
-			seen := md.visitors(again.(*Mem))
+			seen := md.visitors(again.(*memory))
 			require.Len(t, seen, 1)
 			w.ab.endVisit()
 			w.ab.enter(handle(again)) // a later visit sees that the key is invalid
@@ -64,7 +64,7 @@ func TestMemClose_IgnoresOtherVisits(t *testing.T) {
 func TestMemClose_LongVisit(t *testing.T) {
 	t.Run("allocated", func(t *testing.T) {
 		w := openTwo(t, Config{})
-		md := w.b.md.(*MD)
+		md := w.b.md.(*domain)
 		mem, err := md.Alloc(4096, uct.AccessAll)
 		require.NoError(t, err)
 		w.ab.enter(handle(mem))
@@ -105,10 +105,10 @@ func TestMemClose_LongVisit(t *testing.T) {
 // time for its peers.
 func TestMemClose_ProcessStopped(t *testing.T) {
 	w := openTwo(t, Config{})
-	md := w.b.md.(*MD)
+	md := w.b.md.(*domain)
 	mem, _ := w.register(4096, uct.AccessAll)
 	w.ab.enter(handle(mem))
-	seen := md.visitors(mem.(*Mem))
+	seen := md.visitors(mem.(*memory))
 	require.Len(t, seen, 1)
 	left := make(chan []guard.Visit, 1)
 	go func() { left <- md.owner.Await(seen, ucs.RevokeLimit) }()
@@ -169,7 +169,7 @@ func TestZcopy_InVisits(t *testing.T) {
 // TestQuarantine_Bounded: Alloc fails, with the reason, if more than half of the arena is in quarantine.
 func TestQuarantine_Bounded(t *testing.T) {
 	w := openTwo(t, Config{})
-	md := w.b.md.(*MD)
+	md := w.b.md.(*domain)
 	half, err := md.Alloc(len(md.arenaSeg.Bytes())/2+4096, uct.AccessAll)
 	require.NoError(t, err)
 	w.ab.enter(handle(half))
@@ -189,7 +189,7 @@ func TestQuarantine_Bounded(t *testing.T) {
 // closed.
 func TestIfaceClose_GuardsRemainMapped(t *testing.T) {
 	w := openTwo(t, Config{})
-	md := w.b.md.(*MD)
+	md := w.b.md.(*domain)
 	other := w.b.open(t, nil)
 	victim, err := md.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
@@ -208,14 +208,14 @@ func TestIfaceClose_GuardsRemainMapped(t *testing.T) {
 }
 
 // linksOf returns the number of links of a domain, including those of closed ifaces.
-func linksOf(md *MD) int {
+func linksOf(md *domain) int {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	return len(md.links)
 }
 
 // controlsOf returns the number of users of the control blocks of a domain.
-func controlsOf(md *MD) (users int) {
+func controlsOf(md *domain) (users int) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	for _, n := range md.controls {
@@ -244,13 +244,13 @@ func TestMem_NotClosed(t *testing.T) {
 	mem, err := md.Ext().Reg.Reg(make([]byte, 4096), uct.AccessAll)
 	require.NoError(t, err)
 	collected := make(chan struct{})
-	runtime.AddCleanup(mem.(*Mem), func(struct{}) { close(collected) }, struct{}{})
+	runtime.AddCleanup(mem.(*memory), func(struct{}) { close(collected) }, struct{}{})
 	closeLater := func() {
 		openDomains.Range(func(d, _ any) bool {
-			for _, m := range d.(*MD).mems {
+			for _, m := range d.(*domain).mems {
 				assert.NoError(t, m.Close())
 			}
-			assert.NoError(t, d.(*MD).Close())
+			assert.NoError(t, d.(*domain).Close())
 			return true
 		})
 	}
@@ -281,7 +281,7 @@ func TestVisitor_Stopped(t *testing.T) {
 	for _, gone := range []string{"memory", "iface, then memory"} {
 		t.Run(gone, func(t *testing.T) {
 			s := openStation(t, Config{})
-			md, other := s.md.(*MD), s.open(t, nil)
+			md, other := s.md.(*domain), s.open(t, nil)
 			victim, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
 			c := visitedStation(t, s, victim)
@@ -329,7 +329,7 @@ func TestVisitor_Killed(t *testing.T) {
 				require.NoError(t, closed)
 			}
 			c.Kill(t)
-			md := s.md.(*MD)
+			md := s.md.(*domain)
 			testenv.ProgressWithin(t, watchdog, func() bool { // the hang-up, on another goroutine
 				return mem.Close() == nil && md.owner.QuarantinedBytes.Load() == 0
 			})
@@ -402,7 +402,7 @@ func revokeUnderTransfer(t *testing.T, s *station, c *child, mem uct.Mem, revoke
 	at := wordAt(mem, putLen/2)
 	require.NoError(t, writeInfo(c.In, exchangedInfo{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr(), key}))
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return at.Load() != 0 })
-	buf, allocated := mem.Bytes(), mem.(*Mem).pin == nil
+	buf, allocated := mem.Bytes(), mem.(*memory).pin == nil
 	revoke()
 	if allocated {
 		next, err := s.md.Ext().Alloc.Alloc(putLen, uct.AccessAll)
@@ -422,7 +422,7 @@ func revokeUnderTransfer(t *testing.T, s *station, c *child, mem uct.Mem, revoke
 func TestRevoke_WriterKilled(t *testing.T) {
 	const band = 4096
 	s := openStation(t, Config{})
-	md := s.md.(*MD)
+	md := s.md.(*domain)
 	for i := range testenv.Rounds(5, 1000) {
 		around := make([]byte, putLen+2*band)
 		mem, err := s.md.Ext().Reg.Reg(around[band:band+putLen], uct.AccessAll)

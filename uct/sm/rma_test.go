@@ -21,7 +21,7 @@ import (
 type two struct {
 	t    testing.TB
 	a, b *station
-	ab   *EP
+	ab   *endpoint
 	key  uct.RKey // of b.mem
 }
 
@@ -79,7 +79,7 @@ func TestGet_EndsVisit(t *testing.T) {
 	} {
 		for range 3 { // the first one looks up the key
 			require.NoError(t, op())
-			require.Empty(t, w.b.md.(*MD).visitors(mem.(*Mem)))
+			require.Empty(t, w.b.md.(*domain).visitors(mem.(*memory)))
 		}
 	}
 	require.NoError(t, mem.Close())
@@ -140,12 +140,12 @@ func TestCMA_Required(t *testing.T) {
 	needCMA(t)
 	w := openTwo(t, Config{CMA: config.Yes})
 	mem, key := w.register(4096, uct.AccessAll)
-	w.b.md.(*MD).table.header().cookie.Store(1) // as if another process had the pid
+	w.b.md.(*domain).table.header().cookie.Store(1) // as if another process had the pid
 	var why error
 	it := w.a.open(t, func(_ uct.EP, err error) { why = err })
 	ep, err := it.NewEP(uct.EPParams{DeviceAddr: w.b.iface.DeviceAddr(nil), IfaceAddr: w.b.iface.IfaceAddr(nil)})
 	require.NoError(t, err)
-	assert.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(idSink, 1, nil))
+	assert.Equal(t, uct.ErrNoResource, ep.(*endpoint).AMShort(idSink, 1, nil))
 	testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return why != nil })
 	assert.ErrorIs(t, why, cma.ErrOtherProcess)
 	require.NoError(t, it.Close())

@@ -58,7 +58,7 @@ func (l *outLink) accessError() error {
 // a few comparisons check. They do not check whether the link is up: before the link is connected,
 // the grant is empty. When the peer is gone, its memory is mapped until Progress fails the EP,
 // and Flush does not report the put as complete.
-func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	l := e.outLink
 	off := raddr + l.grant.Shift
 	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.writes || e.fenced || e.pending.Blocks() {
@@ -77,7 +77,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 // putSlow is PutShort of any length to any region.
 //
 //go:noinline
-func (e *EP) putSlow(buf []byte, raddr, key uint64) error {
+func (e *endpoint) putSlow(buf []byte, raddr, key uint64) error {
 	if len(buf) > e.maxShort {
 		return uct.ErrTooLong
 	}
@@ -99,7 +99,7 @@ func (e *EP) putSlow(buf []byte, raddr, key uint64) error {
 // is set.
 //
 //go:noinline
-func (e *EP) putOtherRegion(idle uint64, buf []byte, raddr, key uint64) error {
+func (e *endpoint) putOtherRegion(idle uint64, buf []byte, raddr, key uint64) error {
 	l := e.outLink
 	p := l.lookUp(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p != nil {
@@ -113,23 +113,23 @@ func (e *EP) putOtherRegion(idle uint64, buf []byte, raddr, key uint64) error {
 }
 
 // PutBcopy implements uct.Putter.
-func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 	return e.PutShort(buf, raddr, key)
 }
 
 // PutZcopy implements uct.Putter. If the memory is mapped or can be accessed by cross-memory attach,
 // it is complete on return.
-func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	return e.vector(opPut, iov, raddr, uint64(key), c)
 }
 
 // GetZcopy implements uct.Getter.
-func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	return e.vector(opGet, iov, raddr, uint64(key), c)
 }
 
 // vector is a put or get of the bytes of iov.
-func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Completion) (bool, error) {
 	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
 	if err != nil {
 		return false, err
@@ -159,7 +159,7 @@ func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Comple
 // vectorInVisits is vector for more than visitMax bytes of mapped memory. If the key becomes invalid
 // in between, the rest fails. The peer executes no part of the operation, because it would do so after the
 // call has returned.
-func (e *EP) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error {
+func (e *endpoint) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error {
 	for i := range iov {
 		for buf := iov[i].Buf; len(buf) > 0; {
 			n := min(len(buf), visitMax)
@@ -174,7 +174,7 @@ func (e *EP) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error
 
 // moveExtended copies between buf and mapped memory, in one visit; false if the memory is not
 // mapped. If necessary it first maps memory that the peer has allocated since.
-func (e *EP) moveExtended(kind opKind, buf []byte, raddr, key uint64) bool {
+func (e *endpoint) moveExtended(kind opKind, buf []byte, raddr, key uint64) bool {
 	if kind == opGet {
 		return e.loadExtended(buf, raddr, key)
 	}
@@ -182,7 +182,7 @@ func (e *EP) moveExtended(kind opKind, buf []byte, raddr, key uint64) bool {
 }
 
 // store copies buf to mapped memory; false if the memory is not mapped.
-func (e *EP) store(buf []byte, raddr, key uint64) bool {
+func (e *endpoint) store(buf []byte, raddr, key uint64) bool {
 	l := e.outLink
 	idle := l.enter(key)
 	p := l.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
@@ -195,7 +195,7 @@ func (e *EP) store(buf []byte, raddr, key uint64) bool {
 
 // GetShort implements uct.Getter. It is claimed only with CMA=y: memory that only the peer
 // can access cannot be read before the call returns.
-func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > e.maxGet {
 		return e.noGetShort()
 	}
@@ -216,7 +216,7 @@ func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 // noGetShort returns the error of GetShort for a length above maxGet.
 //
 //go:noinline
-func (e *EP) noGetShort() error {
+func (e *endpoint) noGetShort() error {
 	if e.maxGet < 0 {
 		return uct.ErrUnsupported
 	}
@@ -224,7 +224,7 @@ func (e *EP) noGetShort() error {
 }
 
 // load fills buf from mapped memory; false if the memory is not mapped.
-func (e *EP) load(buf []byte, raddr, key uint64) bool {
+func (e *endpoint) load(buf []byte, raddr, key uint64) bool {
 	l := e.outLink
 	idle := l.enter(key)
 	p := l.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
@@ -236,7 +236,7 @@ func (e *EP) load(buf []byte, raddr, key uint64) bool {
 }
 
 // GetMapped implements uct.MappedGetter, in visits of visitMax.
-func (e *EP) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
+func (e *endpoint) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
 	if !e.ready() {
 		return false
 	}
@@ -250,12 +250,12 @@ func (e *EP) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
 }
 
 // loadExtended is load, but if necessary first maps memory that the peer has allocated since.
-func (e *EP) loadExtended(buf []byte, raddr, key uint64) bool {
+func (e *endpoint) loadExtended(buf []byte, raddr, key uint64) bool {
 	return e.load(buf, raddr, key) || e.mapMore(key, raddr, uint64(len(buf)), uct.AccessRemoteRead) && e.load(buf, raddr, key)
 }
 
 // GetBcopy implements uct.Getter. It reads 8 bytes as PutShort writes them.
-func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	l := e.outLink
 	off := raddr + l.grant.Shift
 	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.reads || e.fenced || e.pending.Blocks() {
@@ -274,7 +274,7 @@ func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion)
 // getSlow is GetBcopy of any length from any region.
 //
 //go:noinline
-func (e *EP) getSlow(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) getSlow(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if len(buf) > e.maxBcopy {
 		return false, uct.ErrTooLong
 	}
@@ -296,7 +296,7 @@ func (e *EP) getSlow(buf []byte, raddr, key uint64, c *uct.Completion) (bool, er
 // is set.
 //
 //go:noinline
-func (e *EP) getOtherRegion(idle uint64, buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) getOtherRegion(idle uint64, buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
 	e.guard.Leave(idle)
 	if e.load(buf, raddr, key) {
 		return false, nil
@@ -318,17 +318,17 @@ func (l *outLink) word(key, raddr uint64, size int) unsafe.Pointer {
 }
 
 // AtomicPost implements uct.Atomics.
-func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
+func (e *endpoint) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
 	_, err := e.atomic(memop.PostOps, op, size, value, nil, raddr, uint64(key), nil)
 	return err
 }
 
 // AtomicFetch implements uct.Atomics.
-func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	return e.atomic(memop.PostOps, op, size, value, result, raddr, uint64(key), c)
 }
 
-func (e *EP) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, result *uint64, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, result *uint64, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if err := memop.CheckAtomic(set, op, size, raddr); err != nil {
 		return false, err
 	}
@@ -351,7 +351,7 @@ func (e *EP) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, 
 }
 
 // AtomicCSwap implements uct.Atomics.
-func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	if err := memop.CheckAtomic(memop.FetchOps, uct.AtomicCSwap, size, raddr); err != nil {
 		return false, err
 	}

@@ -29,7 +29,7 @@ func (l *inLink) serve(s *slot) bool {
 
 // execute executes r on memory of this process. data has the bytes of a put, or gets those of a get. The
 // lock of the domain is held, so that the memory is not closed.
-func (md *MD) execute(r *request, data []byte, old *uint64) bool {
+func (md *domain) execute(r *request, data []byte, old *uint64) bool {
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	m := md.mems[r.key]

@@ -41,7 +41,7 @@ func TestEP_SharesLink(t *testing.T) {
 	got := 0
 	require.NoError(t, w.b.iface.SetAMHandler(idSink, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { got++; return false })))
 	one := held(t)
-	var eps []*EP
+	var eps []*endpoint
 	for range 100 {
 		eps = append(eps, w.a.connect(t, w.b.exchangedInfo()))
 	}
@@ -82,7 +82,7 @@ func TestEP_FailsAlone(t *testing.T) {
 	a, b := openStation(t, Config{CMA: config.No}), openStation(t, Config{})
 	var failed []uct.EP
 	s := &station{md: a.md, iface: a.open(t, func(e uct.EP, _ error) { failed = append(failed, e) })}
-	eps := []*EP{s.connect(t, b.exchangedInfo()), s.connect(t, b.exchangedInfo()), s.connect(t, b.exchangedInfo())}
+	eps := []*endpoint{s.connect(t, b.exchangedInfo()), s.connect(t, b.exchangedInfo()), s.connect(t, b.exchangedInfo())}
 	w := &two{t: t, a: s, b: b}
 	mem, far := w.register(4096, uct.AccessAll)
 	c := newCompletion()
@@ -126,18 +126,18 @@ func TestArena_MappedAsFarAsUsed(t *testing.T) {
 	const arena, more = config.MemSize(64 << 30), 16 << 20
 	needArena(t, uint64(arena))
 	buf, old, iov := testenv.Pattern(8, 1), new(uint64), []uct.IOV{{Buf: make([]byte, 2000)}}
-	for name, op := range map[string]func(e *EP, raddr uint64, key uct.RKey) (bool, error){
-		"put short": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return false, e.PutShort(buf, raddr, key) },
-		"put bcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {
+	for name, op := range map[string]func(e *endpoint, raddr uint64, key uct.RKey) (bool, error){
+		"put short": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) { return false, e.PutShort(buf, raddr, key) },
+		"put bcopy": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) {
 			return false, e.PutBcopy(buf, raddr, key)
 		},
-		"put zcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return e.PutZcopy(iov, raddr, key, nil) },
-		"get bcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return e.GetBcopy(buf, raddr, key, nil) },
-		"get zcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return e.GetZcopy(iov, raddr, key, nil) },
-		"post": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {
+		"put zcopy": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) { return e.PutZcopy(iov, raddr, key, nil) },
+		"get bcopy": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) { return e.GetBcopy(buf, raddr, key, nil) },
+		"get zcopy": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) { return e.GetZcopy(iov, raddr, key, nil) },
+		"post": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) {
 			return false, e.AtomicPost(uct.AtomicAdd, 8, 1, raddr, key)
 		},
-		"swap": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {
+		"swap": func(e *endpoint, raddr uint64, key uct.RKey) (bool, error) {
 			return e.AtomicCSwap(8, 0, 1, old, raddr, key, nil)
 		},
 	} {
@@ -167,7 +167,7 @@ func cramped(s *station, m exchangedInfo, in *bufio.Reader) {
 	require.NoError(t, limitAddresses(256<<20))
 	ep, err := s.iface.NewEP(uct.EPParams{DeviceAddr: m.Device, IfaceAddr: m.Iface})
 	require.NoError(t, err)
-	e := ep.(*EP)
+	e := ep.(*endpoint)
 	put := func(m exchangedInfo) error {
 		for {
 			err := e.PutShort([]byte{1}, m.Raddr, s.key(t, m))

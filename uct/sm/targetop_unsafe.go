@@ -89,7 +89,7 @@ func (q *opQueue) empty() bool { return q.tail == q.head }
 func (q *opQueue) at(i uint) *targetOp { return &q.ring[i%maxOps] }
 
 // add queues a targetOp. The first call allocates the queue, because most EPs need none.
-func (e *EP) add(kind opKind, raddr, key uint64, n int, c *uct.Completion) *targetOp {
+func (e *endpoint) add(kind opKind, raddr, key uint64, n int, c *uct.Completion) *targetOp {
 	q := &e.ops
 	if q.ring == nil {
 		q.ring = make([]targetOp, maxOps)
@@ -102,7 +102,7 @@ func (e *EP) add(kind opKind, raddr, key uint64, n int, c *uct.Completion) *targ
 }
 
 // hasReply reports whether the reply to the first piece has arrived.
-func (e *EP) hasReply() bool {
+func (e *endpoint) hasReply() bool {
 	q := &e.ops
 	if e.tx.slots == nil || q.first == q.end {
 		return false
@@ -111,12 +111,12 @@ func (e *EP) hasReply() bool {
 }
 
 // canPostOp reports whether an operation of one piece can be sent at once.
-func (e *EP) canPostOp() bool {
+func (e *endpoint) canPostOp() bool {
 	return e.ops.room() && e.ops.next == e.ops.tail && e.tx.room()
 }
 
 // targetGet is GetBcopy by the peer.
-func (e *EP) targetGet(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) targetGet(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if !e.ops.room() {
 		return false, uct.ErrNoResource
 	}
@@ -127,7 +127,7 @@ func (e *EP) targetGet(buf []byte, raddr, key uint64, c *uct.Completion) (bool, 
 }
 
 // targetAtomic is an atomic by the peer.
-func (e *EP) targetAtomic(op uct.AtomicOp, size int, compare, value uint64, result *uint64, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) targetAtomic(op uct.AtomicOp, size int, compare, value uint64, result *uint64, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if e.mapMore(key, raddr, uint64(size), uct.AccessRemoteAtomic) {
 		if op == uct.AtomicCSwap {
 			return e.AtomicCSwap(size, compare, value, result, raddr, uct.RKey(key), c)
@@ -147,7 +147,7 @@ func (e *EP) targetAtomic(op uct.AtomicOp, size int, compare, value uint64, resu
 }
 
 // issue sends pieces of targetOps, in order, as long as slots and segments are free.
-func (e *EP) issue() {
+func (e *endpoint) issue() {
 	q := &e.ops
 	if q.empty() {
 		return
@@ -166,7 +166,7 @@ func (e *EP) issue() {
 }
 
 // issuePiece sends the next piece of a; false if no slot or segment is free.
-func (e *EP) issuePiece(a *targetOp) bool {
+func (e *endpoint) issuePiece(a *targetOp) bool {
 	q := &e.ops
 	s := e.tx.next()
 	if s == nil || q.end-q.first == uint(len(q.pieces)) {
@@ -198,7 +198,7 @@ func (e *EP) issuePiece(a *targetOp) bool {
 // collectOps handles replies and completes targetOps; it returns the number of completed ones. Every
 // completion may close the EP, which cancels the targetOps and unmaps the link;
 // hasReply then returns false. The first operation in the queue is never a flush here.
-func (e *EP) collectOps() (n int) {
+func (e *endpoint) collectOps() (n int) {
 	q := &e.ops
 	for e.hasReply() {
 		l := e.outLink
@@ -214,7 +214,7 @@ func (e *EP) collectOps() (n int) {
 }
 
 // handleReply handles the reply to a piece of a.
-func (e *EP) handleReply(a *targetOp, p piece) {
+func (e *endpoint) handleReply(a *targetOp, p piece) {
 	ans := e.tx.hdr.answer[p.seg]
 	a.out--
 	if ans.status != 0 {
@@ -233,7 +233,7 @@ func (e *EP) handleReply(a *targetOp, p piece) {
 
 // finishFirst completes the first targetOp, if all replies have arrived, and the flushes
 // after it; it returns the number of completed ones.
-func (e *EP) finishFirst() (n int) {
+func (e *endpoint) finishFirst() (n int) {
 	for !e.ops.empty() {
 		a := e.ops.at(e.ops.head)
 		if a.kind != opFlush && (!a.sent || a.out != 0) {
@@ -246,7 +246,7 @@ func (e *EP) finishFirst() (n int) {
 }
 
 // popOp removes the first targetOp and completes it.
-func (e *EP) popOp() {
+func (e *endpoint) popOp() {
 	q := &e.ops
 	a := q.at(q.head)
 	comp, st := a.comp, a.status
@@ -267,7 +267,7 @@ func (e *EP) popOp() {
 }
 
 // abandonPieces makes the link free the segments in flight when the peer returns them.
-func (e *EP) abandonPieces(l *outLink) {
+func (e *endpoint) abandonPieces(l *outLink) {
 	q := &e.ops
 	for ; q.first != q.end; q.first++ {
 		p := q.pieces[q.first%uint(len(q.pieces))]
@@ -276,7 +276,7 @@ func (e *EP) abandonPieces(l *outLink) {
 }
 
 // cancelOps completes all targetOps with st.
-func (e *EP) cancelOps(st uct.Status) {
+func (e *endpoint) cancelOps(st uct.Status) {
 	for !e.ops.empty() {
 		a := e.ops.at(e.ops.head)
 		if a.status == ucs.StatusOK {

@@ -12,7 +12,7 @@ import (
 )
 
 // traffic returns the number of messages that an iface has sent and received.
-func traffic(it *Iface) (sent, received uint64) {
+func traffic(it *iface) (sent, received uint64) {
 	it.UpdateStats()
 	n := stats.New("sm")
 	it.AddStats(n)

@@ -13,7 +13,7 @@ import (
 // openWithout is openStation; without makes it behave as if membarrier were forbidden.
 func openWithout(t testing.TB, without bool) *station {
 	s := openStation(t, Config{})
-	md := s.md.(*MD)
+	md := s.md.(*domain)
 	if !md.expedited {
 		s.close(t)
 		t.Skip("the kernel refuses membarrier")

@@ -13,7 +13,7 @@ import (
 // copies from and to it (cross-memory attach). If the kernel forbids that, the peer executes the operation.
 
 // putUnmapped is PutShort to memory that is not mapped.
-func (e *EP) putUnmapped(buf []byte, raddr, key uint64) error {
+func (e *endpoint) putUnmapped(buf []byte, raddr, key uint64) error {
 	if len(buf) == 0 {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (e *EP) putUnmapped(buf []byte, raddr, key uint64) error {
 var errTarget = errors.New("the peer must execute it")
 
 // getUnmapped reads memory that is not mapped. errTarget if only the peer can read it.
-func (e *EP) getUnmapped(buf []byte, raddr, key uint64) error {
+func (e *endpoint) getUnmapped(buf []byte, raddr, key uint64) error {
 	if len(buf) == 0 {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (e *EP) getUnmapped(buf []byte, raddr, key uint64) error {
 }
 
 // vectorUnmapped is PutZcopy and GetZcopy for memory that is not mapped.
-func (e *EP) vectorUnmapped(kind opKind, iov []uct.IOV, n int, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *endpoint) vectorUnmapped(kind opKind, iov []uct.IOV, n int, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if n == 0 {
 		return false, nil
 	}
@@ -86,7 +86,7 @@ func (e *EP) vectorUnmapped(kind opKind, iov []uct.IOV, n int, raddr, key uint64
 }
 
 // copyAllCMA copies all buffers of iov by cross-memory attach.
-func (e *EP) copyAllCMA(iov []uct.IOV, raddr, key uint64, need uct.Access) error {
+func (e *endpoint) copyAllCMA(iov []uct.IOV, raddr, key uint64, need uct.Access) error {
 	for i := range iov {
 		if len(iov[i].Buf) == 0 {
 			continue
@@ -101,7 +101,7 @@ func (e *EP) copyAllCMA(iov []uct.IOV, raddr, key uint64, need uct.Access) error
 
 // copyCMA copies bytes by cross-memory attach, in visits of at most visitMax. If the kernel forbids it now,
 // it sets cmaErr.
-func (e *EP) copyCMA(buf []byte, raddr, key uint64, need uct.Access) error {
+func (e *endpoint) copyCMA(buf []byte, raddr, key uint64, need uct.Access) error {
 	for len(buf) > visitMax {
 		if err := e.copyPieceCMA(buf[:visitMax], raddr, key, need); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (e *EP) copyCMA(buf []byte, raddr, key uint64, need uct.Access) error {
 	return e.copyPieceCMA(buf, raddr, key, need)
 }
 
-func (e *EP) copyPieceCMA(buf []byte, raddr, key uint64, need uct.Access) error {
+func (e *endpoint) copyPieceCMA(buf []byte, raddr, key uint64, need uct.Access) error {
 	idle := e.enter(key) // until the system call has returned
 	defer e.guard.Leave(idle)
 	if !e.isUnmapped(key, raddr, uint64(len(buf)), need) {

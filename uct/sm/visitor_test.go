@@ -63,7 +63,7 @@ func writePeer(s *station, m exchangedInfo, in *bufio.Reader) {
 // putLen is the length of the written regions.
 const putLen = 1 << 20
 
-func putUntilRejected(s *station, e *EP, raddr uint64, key uct.RKey) error {
+func putUntilRejected(s *station, e *endpoint, raddr uint64, key uct.RKey) error {
 	data := make([]byte, putLen)
 	fill(data, visited)
 	puts := []func(i uint64) error{

@@ -67,7 +67,7 @@ const (
 
 // countSleep counts a sleep, and sets stateOften after many. When it returns, every message that a peer published before
 // it loaded the state without stateOften is visible.
-func (it *Iface) countSleep() {
+func (it *iface) countSleep() {
 	if !it.md.expedited || it.ctl.state.Load()&stateOften != 0 {
 		return
 	}
@@ -99,17 +99,17 @@ func (l *outLink) recheckState() uint32 {
 }
 
 // EventFD implements uct.Waker.
-func (it *Iface) EventFD() int { return it.waker.FD() }
+func (it *iface) EventFD() int { return it.waker.FD() }
 
 // EventPending implements uct.EventPender. After Arm, only a peer with an event and the
 // owner itself change the state. A peer changes it just after it has made
 // the descriptor readable.
-func (it *Iface) EventPending() bool {
+func (it *iface) EventPending() bool {
 	return it.ctl.state.Load() != it.armed || it.events.Load()&eventPosted != 0
 }
 
 // Arm implements uct.Waker.
-func (it *Iface) Arm(ev uct.Events) error {
+func (it *iface) Arm(ev uct.Events) error {
 	it.waker.Drain()
 	var bits uint32
 	if ev&uct.EventRecv != 0 {
@@ -136,13 +136,13 @@ func (it *Iface) Arm(ev uct.Events) error {
 	return nil
 }
 
-func (it *Iface) disarm() {
+func (it *iface) disarm() {
 	it.ctl.state.CompareAndSwap(it.armed, it.armed&^stateArmed)
 	it.armed = it.ctl.state.Load()
 }
 
 // busy reports whether Progress has work.
-func (it *Iface) busy() bool {
+func (it *iface) busy() bool {
 	if it.events.Load()&eventPosted != 0 || it.arrived() {
 		return true
 	}
@@ -156,7 +156,7 @@ func (it *Iface) busy() bool {
 
 // arrived reports whether a message has arrived. It sets the attention words of such links, so that Progress polls them
 // also if the peer has not set its word.
-func (it *Iface) arrived() (any bool) {
+func (it *iface) arrived() (any bool) {
 	for _, l := range it.in {
 		if l.rx.waiting() {
 			it.ctl.attention[l.attnIdx].Store(1)
@@ -167,7 +167,7 @@ func (it *Iface) arrived() (any bool) {
 }
 
 // post makes Progress handle events. Any goroutine may call it.
-func (it *Iface) post() {
+func (it *iface) post() {
 	it.events.Or(eventPosted)
 	_ = attach.Wake(it.waker.WakeFD()) // cannot fail: the descriptor is open
 }

@@ -18,7 +18,7 @@ const acceptBatch = 16
 
 // listener is a listening socket.
 type listener struct {
-	it   *Iface
+	it   *iface
 	slot epoll.Watch
 	fd   int
 }
@@ -49,7 +49,7 @@ const maxAcceptPause = time.Second
 
 // pauseAccept ignores the accept queue for a time that doubles with each call. Otherwise epoll
 // would report the queue again and again while descriptors or memory are exhausted.
-func (it *Iface) pauseAccept() {
+func (it *iface) pauseAccept() {
 	it.acceptPaused = true
 	it.acceptPause = min(max(2*it.acceptPause, deadlineTick), maxAcceptPause)
 	it.acceptAt = time.Now().Add(it.acceptPause)
@@ -59,7 +59,7 @@ func (it *Iface) pauseAccept() {
 	_ = it.tickEvery(it.acceptPause)
 }
 
-func (it *Iface) resumeAccept(now time.Time) {
+func (it *iface) resumeAccept(now time.Time) {
 	if !it.acceptPaused || now.Before(it.acceptAt) {
 		return
 	}
@@ -71,7 +71,7 @@ func (it *Iface) resumeAccept(now time.Time) {
 
 // incoming is an accepted connection during the handshake.
 type incoming struct {
-	it *Iface
+	it *iface
 	link
 	unproven *unproven
 	hello    message
@@ -80,7 +80,7 @@ type incoming struct {
 
 // receiveConn starts the handshake of an accepted connection. If there are too many unproven
 // connections, it evicts others.
-func (it *Iface) receiveConn(fd int, from source) {
+func (it *iface) receiveConn(fd int, from source) {
 	for len(it.unproven.all) >= it.maxUnproven {
 		it.evictOne(anyUnproven)
 	}
@@ -102,7 +102,7 @@ func (it *Iface) receiveConn(fd int, from source) {
 }
 
 // acceptLink makes a link of an accepted socket, of which it takes ownership.
-func (it *Iface) acceptLink(fd int) (l link, err error) {
+func (it *iface) acceptLink(fd int) (l link, err error) {
 	if it.tunnels == nil {
 		return link{fd: fd}, nil
 	}
@@ -154,7 +154,7 @@ func (s *incoming) proven(h *hello) bool {
 }
 
 // unprovenCause returns the error for a HELLO without the right proof.
-func (it *Iface) unprovenCause() error {
+func (it *iface) unprovenCause() error {
 	if it.token != "" {
 		return errNoToken
 	}
@@ -208,7 +208,7 @@ const refusalLog = time.Second
 
 var logger = log.For(Name)
 
-func (it *Iface) countRefusal(why error) {
+func (it *iface) countRefusal(why error) {
 	it.limits.refused.Inc()
 	it.logRefusal(why)
 }
@@ -216,7 +216,7 @@ func (it *Iface) countRefusal(why error) {
 // logRefusal writes a log line, but not more often than once in refusalLog. It ignores peers that
 // disconnect before they have sent a HELLO: they have connected over another connection in the
 // meantime, or scan ports.
-func (it *Iface) logRefusal(why error) {
+func (it *iface) logRefusal(why error) {
 	if errors.Is(why, errDisconnected) {
 		return
 	}
@@ -233,7 +233,7 @@ func (it *Iface) logRefusal(why error) {
 }
 
 // respond answers a HELLO, and opens the connection or closes its socket.
-func (it *Iface) respond(s *incoming, h *hello) {
+func (it *iface) respond(s *incoming, h *hello) {
 	c, answer, why := it.evaluate(h, s.peerName())
 	answer.version, answer.msg = helloVersion, msgAnswer
 	answer.from, answer.to, answer.conn = it.addr.key, h.from.ID(), h.conn
@@ -265,7 +265,7 @@ func (it *Iface) respond(s *incoming, h *hello) {
 }
 
 // inheritUnproven makes the accepted connection c unproven if no EP of this side names its peer.
-func (it *Iface) inheritUnproven(c *conn, s *incoming) {
+func (it *iface) inheritUnproven(c *conn, s *incoming) {
 	p := s.unproven
 	p.in = nil
 	main := c
@@ -286,7 +286,7 @@ var errReplaced = errors.New("the peer has lost this connection and made another
 // of the side with the lower id continues; both sides reach the same decision. name is the identity
 // in the certificate of the sender. c is the connection that gets the socket; nil for a new one.
 // why is the reason of a refusal, else nil.
-func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why error) {
+func (it *iface) evaluate(h *hello, name string) (c *conn, answer hello, why error) {
 	if h.seg != it.addr.seg || h.replies != maxReplies {
 		return nil, hello{code: codeRefused}, errLimits
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // AMShort implements uct.AMSender.
-func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 	n := wordLen + len(payload)
 	if n > e.it.attr.AM.MaxShort {
 		return uct.ErrTooLong
@@ -27,7 +27,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 }
 
 // AMBcopy implements uct.AMSender.
-func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
+func (e *endpoint) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	if id > uct.MaxAMID {
 		return 0, uct.ErrInvalidParam
 	}
@@ -43,7 +43,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 }
 
 // AMZcopy implements uct.AMSender.
-func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
+func (e *endpoint) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
 	data := uct.IOVLen(iov)
 	n := len(hdr) + data
 	if len(hdr) > maxAMHeader || n > e.it.attr.AM.MaxZcopy || len(iov) > maxIOV {
@@ -67,7 +67,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bo
 }
 
 // amZcopy sends from the caller's buffers.
-func (e *EP) amZcopy(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completion) (bool, error) {
+func (e *endpoint) amZcopy(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completion) (bool, error) {
 	if !e.canPostZcopy() {
 		return false, uct.ErrNoResource
 	}
@@ -89,12 +89,12 @@ func gather(b []byte, iov []uct.IOV) {
 }
 
 // canPostZcopy reports whether there are an op and an extent for a zcopy operation.
-func (e *EP) canPostZcopy() bool { return e.it.ops.left > 0 && e.conn.tx.hasExtentRoom() }
+func (e *endpoint) canPostZcopy() bool { return e.it.ops.left > 0 && e.conn.tx.hasExtentRoom() }
 
 // postZcopy posts a request of e: frame, which reserve has returned, and the data of iov. It
 // returns the op of the request; nil for an opAM that is completely written. The caller has checked
 // canPostZcopy.
-func (c *conn) postZcopy(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
+func (c *conn) postZcopy(e *endpoint, frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
 	q := &c.tx
 	c.sent++
 	if c == e.conn {
@@ -130,12 +130,12 @@ func (c *conn) postZcopy(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *
 }
 
 // covers reports whether the memory handles of iov belong to md and contain their buffers.
-func (md *MD) covers(iov []uct.IOV) bool {
+func (md *domain) covers(iov []uct.IOV) bool {
 	for i := range iov {
 		if iov[i].Mem == nil {
 			continue
 		}
-		m, ok := iov[i].Mem.(*Mem)
+		m, ok := iov[i].Mem.(*memory)
 		if !ok || m == nil || m.md != md || !m.covers(iov[i].Buf) {
 			return false
 		}

@@ -16,7 +16,7 @@ type operands struct {
 }
 
 // AtomicPost implements uct.Atomics.
-func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
+func (e *endpoint) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
 	if op >= uct.AtomicCSwap {
 		return uct.ErrUnsupported
 	}
@@ -24,7 +24,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.
 }
 
 // AtomicFetch implements uct.Atomics.
-func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	if op >= uct.AtomicCSwap {
 		return false, uct.ErrUnsupported
 	}
@@ -32,12 +32,12 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 }
 
 // AtomicCSwap implements uct.Atomics.
-func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	a := operands{op: uct.AtomicCSwap, size: size, fetch: true, value: swap, compare: compare}
 	return e.fetch(a, result, raddr, key, c)
 }
 
-func (e *EP) fetch(a operands, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) fetch(a operands, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	if !e.canAwaitReply() {
 		return false, e.noResource()
 	}
@@ -49,7 +49,7 @@ func (e *EP) fetch(a operands, result *uint64, raddr uint64, key uct.RKey, c *uc
 	return true, nil
 }
 
-func (e *EP) postAtomic(a operands, raddr uint64, key uct.RKey) error {
+func (e *endpoint) postAtomic(a operands, raddr uint64, key uct.RKey) error {
 	const whole = frameLen + atomicLen
 	if a.size != 4 && a.size != 8 || raddr%uint64(a.size) != 0 {
 		return uct.ErrInvalidParam

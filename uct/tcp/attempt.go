@@ -136,7 +136,7 @@ func (c *conn) preface() []byte {
 }
 
 // dialLink starts to connect along p. With TLS, first is sent before the TLS handshake.
-func (it *Iface) dialLink(p path, first []byte, within time.Duration) (l link, err error) {
+func (it *iface) dialLink(p path, first []byte, within time.Duration) (l link, err error) {
 	if it.tunnels != nil {
 		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, first, within)
 		return l, err
@@ -286,7 +286,7 @@ func (t *attempt) fail(err error) {
 }
 
 // stopTimeout stops the timeout for opening c.
-func (it *Iface) stopTimeout(c *conn) {
+func (it *iface) stopTimeout(c *conn) {
 	c.countDial(false)
 	if i := slices.Index(it.opening, c); i >= 0 {
 		unordered.Remove(&it.opening, i)

@@ -28,7 +28,7 @@ func TestOpenWithin_CombinesConfigAndCaller(t *testing.T) {
 		{"waits", path{}, 0, time.Second}, {"waits", path{}, time.Minute, time.Minute},
 		{"waits", path{}, time.Millisecond, time.Second},
 	} {
-		c := &conn{it: &Iface{cfg: Config{ConnTimeout: time.Second}}, path: tc.path, within: tc.within}
+		c := &conn{it: &iface{cfg: Config{ConnTimeout: time.Second}}, path: tc.path, within: tc.within}
 		assert.Equal(t, tc.want, c.openWithin(), "%s within %v", tc.name, tc.within)
 	}
 }
@@ -39,18 +39,18 @@ func TestDial_FailsAfterWithin(t *testing.T) {
 	a, b := newEnd(t, Config{ConnTimeout: time.Hour}), newEnd(t, Config{})
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.it.IfaceAddr(nil), Dial: uct.DialNow, Within: time.Millisecond})
 	require.NoError(t, err)
-	a.eps = append(a.eps, ep.(*EP))
+	a.eps = append(a.eps, ep.(*endpoint))
 	until(t, func() bool { return len(a.errs) == 1 }, a) // b makes no progress
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 }
 
 // dialNow dials a peer at an address of e's device.
-func (e *end) dialNow(addr ifaceAddr) *EP {
+func (e *end) dialNow(addr ifaceAddr) *endpoint {
 	e.t.Helper()
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil), Dial: uct.DialNow})
 	require.NoError(e.t, err)
-	e.eps = append(e.eps, ep.(*EP))
-	return ep.(*EP)
+	e.eps = append(e.eps, ep.(*endpoint))
+	return ep.(*endpoint)
 }
 
 // dialSilent dials n peers that never answer.

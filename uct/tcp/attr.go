@@ -23,7 +23,7 @@ const caps = uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.Ca
 	uct.CapPending | uct.CapConnectIface | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem |
 	uct.CapEventFD
 
-func (it *Iface) fillAttr() {
+func (it *iface) fillAttr() {
 	seg := int(it.cfg.SegSize)
 	posted := uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
 	fetching := posted | uct.AtomicSet(uct.AtomicCSwap)

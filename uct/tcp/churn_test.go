@@ -13,26 +13,26 @@ import (
 
 // guest is a short-lived peer.
 type guest struct {
-	it *Iface
-	ep *EP
+	it *iface
+	ep *endpoint
 }
 
 // visit opens a guest and exchanges messages between it and s over an EP in each direction.
-func visit(t *testing.T, md *MD, s *end, cfg Config) (g guest, back *EP) {
+func visit(t *testing.T, md *domain, s *end, cfg Config) (g guest, back *endpoint) {
 	t.Helper()
 	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg})
 	require.NoError(t, err)
-	g.it = it.(*Iface)
+	g.it = it.(*iface)
 	ep, err := g.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: s.it.IfaceAddr(nil)})
 	require.NoError(t, err)
-	g.ep = ep.(*EP)
+	g.ep = ep.(*endpoint)
 	require.NoError(t, g.ep.AMShort(msgID, 1, nil))
 	seen := len(s.got)
 	self := &end{t: t, it: g.it}
 	until(t, func() bool { return len(s.got) > seen }, s, self)
 	there, err := s.it.NewEP(uct.EPParams{DeviceAddr: g.it.DeviceAddr(nil), IfaceAddr: g.it.IfaceAddr(nil)})
 	require.NoError(t, err)
-	back = there.(*EP)
+	back = there.(*endpoint)
 	require.NoError(t, back.AMShort(msgID, 1, nil))
 	flush(t, back, s, self)
 	return g, back
@@ -82,7 +82,7 @@ func churn(t *testing.T, cfg Config, peers int) {
 			until(t, ended, s)
 			first, bytes = s.resourceCounts(t), heap()
 		}
-		g, back := visit(t, md.(*MD), s, cfg)
+		g, back := visit(t, md.(*domain), s, cfg)
 		switch i % 4 {
 		case 0: // the guest closes
 		case 1: // the server closes its EP first

@@ -14,7 +14,7 @@ import (
 
 // Close implements uct.Iface. Posted requests are still written, and Close waits at most
 // Config.Linger until the hosts of the peers have acknowledged them. Idempotent.
-func (it *Iface) Close() error {
+func (it *iface) Close() error {
 	if it.closed {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (it *Iface) Close() error {
 
 // allConns returns the connections of the iface: those in the list, and the accepting side of a
 // connection to the own iface, which only the poller has.
-func (it *Iface) allConns() []*conn {
+func (it *iface) allConns() []*conn {
 	var all []*conn
 	all = append(all, it.known.All()...)
 	for _, w := range it.poll.All() {
@@ -68,7 +68,7 @@ const (
 // linger writes the queues and half-closes all connections, and waits until the hosts of the peers
 // have acknowledged everything. The sockets must remain open until then: after a close, the kernel
 // would drop unsent bytes if the peer sent anything.
-func (it *Iface) linger() {
+func (it *iface) linger() {
 	limit := timelimit.WithMost(it.cfg.Linger, lingerMax)
 	open := it.allConns()
 	for len(open) > 0 {

@@ -219,7 +219,7 @@ func TestMemTable_ChecksKeyRangeAndAccess(t *testing.T) {
 	e := newEnd(t, Config{})
 	only, err := e.md.Reg(make([]byte, 100), uct.AccessRemoteRead)
 	require.NoError(t, err)
-	m := only.(*Mem)
+	m := only.(*memory)
 	k := m.key
 	find := func(k wireKey, addr uint64, n int, want uct.Access) bool {
 		got, _ := e.md.mems.find(k, addr, n, want)
@@ -248,7 +248,7 @@ func TestMemTable_ChecksKeyRangeAndAccess(t *testing.T) {
 	assert.ErrorIs(t, err, uct.ErrClosed)
 	again, err := e.md.Reg(make([]byte, 100), uct.AccessRemoteRead)
 	require.NoError(t, err)
-	n := again.(*Mem).key
+	n := again.(*memory).key
 	assert.Equal(t, k.index, n.index, "the place is used again")
 	assert.NotEqual(t, k.variant, n.variant)
 	require.NoError(t, again.Close())

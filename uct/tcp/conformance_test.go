@@ -45,7 +45,7 @@ func TestConformance_Limits(t *testing.T) {
 // localPeers sets peers of h that are goroutines, for configurations for which there is no peer
 // process. Killing a peer resets its sockets.
 func localPeers(h ucttest.Harness) ucttest.Harness {
-	h.StartPeer = ucttest.LocalPeer(h, func(_ uct.MD, it uct.Iface) error { return killSockets(it.(*Iface), true) })
+	h.StartPeer = ucttest.LocalPeer(h, func(_ uct.MD, it uct.Iface) error { return killSockets(it.(*iface), true) })
 	return h
 }
 

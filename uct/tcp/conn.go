@@ -33,7 +33,7 @@ const (
 // set, it then queues posted frames.
 type conn struct {
 	base.Slot // in Iface.known
-	it        *Iface
+	it        *iface
 	state     connState
 	key       keypair.PublicKey // of the peer's iface
 	secret    pairKey           // shared key of both ifaces; nil before a handshake
@@ -41,7 +41,7 @@ type conn struct {
 	id        uint64            // id of the open connection, or of our attempt
 	path      path              // how to dial; not known if only the peer may dial
 	addr      netip.AddrPort    // address of the peer for error texts; set by the first EP
-	eps       base.List[*EP]
+	eps       base.List[*endpoint]
 	unproven  *unproven // nil: the connection has no limits
 	err       error     // why it broke
 
@@ -129,7 +129,7 @@ const minDialing = 4
 var processDialing atomic.Int64
 
 // canDial reports whether the iface may dial one more connection now.
-func (it *Iface) canDial() bool {
+func (it *iface) canDial() bool {
 	return it.dialing < minDialing || it.dialing < maxDialing && processDialing.Load() < maxDialing
 }
 
@@ -153,7 +153,7 @@ func (c *conn) startTimeout(now time.Time) {
 }
 
 // dialQueued dials queued connections while canDial is true.
-func (it *Iface) dialQueued(now time.Time) {
+func (it *iface) dialQueued(now time.Time) {
 	for len(it.dialQueue) > 0 && it.canDial() {
 		c := it.dialQueue[0]
 		it.dialQueue[0] = nil
@@ -377,7 +377,7 @@ func (c *conn) failEPs(st ucs.Status) {
 }
 
 // addConn adds c to the open and connecting connections.
-func (it *Iface) addConn(c *conn) {
+func (it *iface) addConn(c *conn) {
 	if c.main == nil {
 		it.table[c.key] = c
 	}
@@ -385,7 +385,7 @@ func (it *Iface) addConn(c *conn) {
 }
 
 // removeConn removes c. It has no effect if c was removed before.
-func (it *Iface) removeConn(c *conn) {
+func (it *iface) removeConn(c *conn) {
 	if !it.known.Remove(c) {
 		return
 	}

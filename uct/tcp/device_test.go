@@ -218,7 +218,7 @@ func TestPathTo_UsesAllAddresses(t *testing.T) {
 	require.Equal(t, first, a.it.dev.v4)
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: iface})
 	require.NoError(t, err)
-	a.eps = append(a.eps, ep.(*EP))
+	a.eps = append(a.eps, ep.(*endpoint))
 	send(t, a.eps[0], 1, 64, a)
 	flush(t, a.eps[0], a)
 }
@@ -250,7 +250,7 @@ func TestOpen_SkipsUnavailableAddress(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	moveTo(t, a, lo)
 	assert.Zero(t, a.it.addr.port6)
-	for _, ep := range []*EP{a.to(b), b.to(a)} {
+	for _, ep := range []*endpoint{a.to(b), b.to(a)} {
 		send(t, ep, 1, 64, a, b)
 		flush(t, ep, a, b)
 	}

@@ -13,12 +13,12 @@ import (
 )
 
 // toAs is to with a dial mode.
-func (e *end) toAs(peer *end, mode uct.DialMode) *EP {
+func (e *end) toAs(peer *end, mode uct.DialMode) *endpoint {
 	e.t.Helper()
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: peer.it.DeviceAddr(nil), IfaceAddr: peer.it.IfaceAddr(nil), Dial: mode})
 	require.NoError(e.t, err)
-	e.eps = append(e.eps, ep.(*EP))
-	return ep.(*EP)
+	e.eps = append(e.eps, ep.(*endpoint))
+	return ep.(*endpoint)
 }
 
 // atPort returns the address of e with the port of l.
@@ -59,7 +59,7 @@ func TestDialByPeer_NeverConnects(t *testing.T) {
 	params.Dial = uct.DialByPeer
 	ep, err := a.it.NewEP(params)
 	require.NoError(t, err)
-	a.eps = append(a.eps, ep.(*EP))
+	a.eps = append(a.eps, ep.(*endpoint))
 	requireNoResource(t, ep)
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
@@ -70,7 +70,7 @@ func TestDialByPeer_NeverConnects(t *testing.T) {
 // requireNoResource checks that a post returns ErrNoResource, because the connection is not open.
 func requireNoResource(t *testing.T, ep uct.EP) {
 	t.Helper()
-	require.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(msgID, 1, nil))
+	require.Equal(t, uct.ErrNoResource, ep.(*endpoint).AMShort(msgID, 1, nil))
 }
 
 // TestDialNow_NoPostBeforeOpen: posts return ErrNoResource until the EP has connected, when it
@@ -95,7 +95,7 @@ func TestDialNow_NoPostBeforeOpen(t *testing.T) {
 	require.NoError(t, l.Close())
 	dead, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: newEnd(t, Config{}).atPort(l), Dial: uct.DialNow})
 	require.NoError(t, err)
-	a.eps = append(a.eps, dead.(*EP))
+	a.eps = append(a.eps, dead.(*endpoint))
 	requireNoResource(t, dead)
 	require.NoError(t, dead.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return uct.ErrNoResource }}))
 	until(t, func() bool { return len(a.errs) == 1 }, a)
@@ -127,11 +127,11 @@ func TestDialByPeer_TrustedEPDials(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.atPort(l), Dial: uct.DialByPeer})
 	require.NoError(t, err)
-	a.eps = append(a.eps, ep.(*EP))
+	a.eps = append(a.eps, ep.(*endpoint))
 	requireNoResource(t, ep)
 	trusted := a.to(b)
 	until(t, func() bool { return trusted.conn.state == connOpen }, a, b)
-	send(t, ep.(*EP), 1, 64, a, b)
+	send(t, ep.(*endpoint), 1, 64, a, b)
 	send(t, trusted, 2, 64, a, b)
 	flush(t, trusted, a, b)
 	assert.Len(t, b.got, 2)
@@ -147,8 +147,8 @@ func TestDialByPeer_PeerDialsRails(t *testing.T) {
 	until(t, func() bool { return active.conn.state == connOpen }, a, b)
 	ep, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil), IfaceAddr: a.atPort(l), Dial: uct.DialByPeer})
 	require.NoError(t, err)
-	b.eps = append(b.eps, ep.(*EP))
-	until(t, func() bool { return len(ep.(*EP).stripeConns()) == 3 }, a, b)
+	b.eps = append(b.eps, ep.(*endpoint))
+	until(t, func() bool { return len(ep.(*endpoint).stripeConns()) == 3 }, a, b)
 	assertUntouched(t, l)
 	assert.Empty(t, append(a.errs, b.errs...))
 }

@@ -16,10 +16,10 @@ const (
 	epClosed
 )
 
-// EP is an endpoint. It uses the connection to its peer together with other EPs.
-type EP struct {
+// endpoint is a uct.EP. It uses the connection to its peer together with other EPs.
+type endpoint struct {
 	base.Slot   // in conn.eps
-	it          *Iface
+	it          *iface
 	conn        *conn
 	state       epState
 	tag         uint32
@@ -35,13 +35,13 @@ type EP struct {
 	_ uint8 // avoids the padding that an empty struct at the end would add
 }
 
-var _ uct.EP = (*EP)(nil)
+var _ uct.EP = (*endpoint)(nil)
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e} }
+func (e *endpoint) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e} }
 
 // ready returns nil if the state of the EP permits a post now. It does not check for resources.
-func (e *EP) ready() error {
+func (e *endpoint) ready() error {
 	if e.state == epReady && !e.pending.Blocks() && e.postAfter <= e.conn.acked {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (e *EP) ready() error {
 }
 
 //go:noinline
-func (e *EP) refuse() error {
+func (e *endpoint) refuse() error {
 	if e.state != epReady {
 		return e.err
 	}
@@ -58,7 +58,7 @@ func (e *EP) refuse() error {
 
 // reserve returns n bytes of the transmit buffer for a request, which commit queues. At most one
 // reservation can be open.
-func (e *EP) reserve(n int) ([]byte, error) {
+func (e *endpoint) reserve(n int) ([]byte, error) {
 	if err := e.ready(); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (e *EP) reserve(n int) ([]byte, error) {
 }
 
 //go:noinline
-func (e *EP) reserveSlow(n int) ([]byte, error) {
+func (e *endpoint) reserveSlow(n int) ([]byte, error) {
 	c := e.conn
 	if c.state == connIdle {
 		c.start()
@@ -81,7 +81,7 @@ func (e *EP) reserveSlow(n int) ([]byte, error) {
 }
 
 // commit queues the request in the n bytes that reserve returned.
-func (e *EP) commit(n int) {
+func (e *endpoint) commit(n int) {
 	c := e.conn
 	c.sent++
 	e.sent = c.sent
@@ -89,7 +89,7 @@ func (e *EP) commit(n int) {
 }
 
 // setFailed sets the EP to failed. It reports false if the EP was failed or closed before.
-func (e *EP) setFailed(reason error, st ucs.Status) bool {
+func (e *endpoint) setFailed(reason error, st ucs.Status) bool {
 	if e.state != epReady {
 		return false
 	}
@@ -99,7 +99,7 @@ func (e *EP) setFailed(reason error, st ucs.Status) bool {
 }
 
 // reportFailed calls OnError, unless the EP was closed after setFailed.
-func (e *EP) reportFailed() {
+func (e *endpoint) reportFailed() {
 	e.it.freed = true
 	if e.state == epFailed {
 		e.it.onError(e, e.err)
@@ -107,7 +107,7 @@ func (e *EP) reportFailed() {
 }
 
 // remoteError fails the EP because the peer has refused one of its requests. Progress calls it.
-func (e *EP) remoteError(st ucs.Status) {
+func (e *endpoint) remoteError(st ucs.Status) {
 	if e.setFailed(st.Err(), st) {
 		e.reportFailed()
 	}
@@ -117,7 +117,7 @@ func (e *EP) remoteError(st ucs.Status) {
 // exceptions: it may read the data of a get later, and parts of a striped put arrive over other
 // connections. So posts after a fence wait for these operations, and a put after a fence is not
 // striped until all operations before the fence are executed.
-func (e *EP) Fence() error {
+func (e *endpoint) Fence() error {
 	if e.state != epReady {
 		return e.err
 	}
@@ -127,7 +127,7 @@ func (e *EP) Fence() error {
 
 // Close implements uct.EP. It copies the unwritten bytes of zcopy sends, so that the caller may
 // reuse its buffers and the peer still receives the data.
-func (e *EP) Close() error {
+func (e *endpoint) Close() error {
 	if e.state == epClosed {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (e *EP) Close() error {
 }
 
 // cancelOps completes the operations of e on c with StatusCanceled and stops using their buffers.
-func (it *Iface) cancelOps(c *conn, e *EP) {
+func (it *iface) cancelOps(c *conn, e *endpoint) {
 	var comps []*uct.Completion
 	cancel := func(o *op) {
 		if o.ep == e {

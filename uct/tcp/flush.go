@@ -7,7 +7,7 @@ import (
 )
 
 // Flush implements uct.EP.
-func (e *EP) Flush(c *uct.Completion) (bool, error) {
+func (e *endpoint) Flush(c *uct.Completion) (bool, error) {
 	if e.state != epReady {
 		return false, e.err
 	}
@@ -28,7 +28,7 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 
 // Check implements uct.Checker. If nothing is outstanding, it sends a FLUSH to which the peer's
 // process replies.
-func (e *EP) Check(c *uct.Completion) (bool, error) {
+func (e *endpoint) Check(c *uct.Completion) (bool, error) {
 	if e.state != epReady || e.parts > 0 || e.sent > e.conn.acked {
 		return e.Flush(c)
 	}
@@ -41,7 +41,7 @@ func (e *EP) Check(c *uct.Completion) (bool, error) {
 
 // requestFlush sends a FLUSH. The peer replies when it has executed all requests before it. e may
 // be nil.
-func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
+func (c *conn) requestFlush(e *endpoint, comp *uct.Completion) error {
 	const whole = frameLen + flushLen
 	it := c.it
 	if it.ops.left == 0 || c.awaitingReply.n >= maxReplies {
@@ -63,7 +63,7 @@ func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
 }
 
 // Flush implements uct.Iface.
-func (it *Iface) Flush(c *uct.Completion) (bool, error) {
+func (it *iface) Flush(c *uct.Completion) (bool, error) {
 	// A write may find that a connection is broken, which removes it from known.
 	it.flushing = append(it.flushing[:0], it.known.All()...)
 	all := it.flushing
@@ -105,7 +105,7 @@ func requestFlushes(all []*conn) error {
 }
 
 // flushAll sends a FLUSH on every busy connection of all, or on none. e may be nil.
-func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion) (bool, error) {
+func (it *iface) flushAll(all []*conn, e *endpoint, c *uct.Completion) (bool, error) {
 	busy := countBusy(all)
 	if it.ops.left < busy {
 		return false, uct.ErrNoResource
@@ -125,7 +125,7 @@ func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion) (bool, error) {
 }
 
 // Fence implements uct.Iface.
-func (it *Iface) Fence() error {
+func (it *iface) Fence() error {
 	for _, k := range it.known.All() {
 		for _, e := range k.eps.All() {
 			if e.state == epReady {

@@ -27,7 +27,7 @@ func TestConnect_SimultaneousMakesOneConnection(t *testing.T) {
 		defer a.close()
 		defer b.close()
 		ab, ba := a.to(b), b.to(a)
-		posts := map[*end]*EP{a: ab, b: ba}
+		posts := map[*end]*endpoint{a: ab, b: ba}
 		sent := map[*end]int{}
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
 			e := rapid.SampledFrom([]*end{a, b}).Draw(r, "who")
@@ -355,7 +355,7 @@ func TestConnect_ReportsVersion(t *testing.T) {
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
 	require.NoError(t, err)
 	defer ep.Close()
-	require.NoError(t, ep.(*EP).AMShort(msgID, 0, nil))
+	require.NoError(t, ep.(*endpoint).AMShort(msgID, 0, nil))
 	done := make(chan error, 1)
 	go func() { done <- answerVersion(l, addr.key) }()
 	until(t, func() bool { return len(a.errs) == 1 }, a)

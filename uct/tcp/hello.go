@@ -114,7 +114,7 @@ func hasMagic(b *[helloLen]byte) bool {
 
 // requireTLS returns the answer for a client that sent a HELLO without TLS; nil if the client sent
 // something else.
-func (it *Iface) requireTLS(first [5]byte) []byte {
+func (it *iface) requireTLS(first [5]byte) []byte {
 	if binary.LittleEndian.Uint32(first[:]) != helloMagic {
 		return nil
 	}

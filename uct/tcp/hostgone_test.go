@@ -91,7 +91,7 @@ func TestUserTimeout_HostBehindCableGone(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
 	var ends [2]*end // the first has bytes in flight, the second has none
-	var eps [2]*EP
+	var eps [2]*endpoint
 	for i := range ends {
 		e := newEndOn(t, cable.Near, Config{
 			KeepIdle: time.Second, KeepInterval: time.Second, UserTimeout: 1500 * time.Millisecond,
@@ -99,7 +99,7 @@ func TestUserTimeout_HostBehindCableGone(t *testing.T) {
 		require.NotZero(t, e.it.Attr().Caps&uct.CapInterNode)
 		got, err := e.it.NewEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: iface})
 		require.NoError(t, err)
-		ends[i], eps[i] = e, got.(*EP)
+		ends[i], eps[i] = e, got.(*endpoint)
 		e.eps = append(e.eps, eps[i])
 		require.NoError(t, eps[i].AMShort(msgID, 0, nil))
 		flush(t, eps[i], e)

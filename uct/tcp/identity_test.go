@@ -83,7 +83,7 @@ func TestIdentity_WrongListenerGetsNoData(t *testing.T) {
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
 	require.NoError(t, err)
 	defer ep.Close()
-	require.NoError(t, ep.(*EP).AMShort(msgID, 0, []byte("secret")))
+	require.NoError(t, ep.(*endpoint).AMShort(msgID, 0, []byte("secret")))
 	rest := make(chan []byte, 1)
 	go func() {
 		defer close(rest)

@@ -22,9 +22,9 @@ import (
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
-// Iface is an open device: its listeners and connections, and the state that they share.
-type Iface struct {
-	md         *MD
+// iface is an open device: its listeners and connections, and the state that they share.
+type iface struct {
+	md         *domain
 	dev        device
 	cfg        Config
 	attr       uct.IfaceAttr
@@ -53,9 +53,9 @@ type Iface struct {
 	arb         base.Arbiter
 	ops         ops
 	groups      base.FlushGroups
-	tags        handle.Counted[*EP]
+	tags        handle.Counted[*endpoint]
 	iov         [maxVector]unix.Iovec
-	accessed    [maxVector]*Mem
+	accessed    [maxVector]*memory
 	stripeConns [maxPerPeer]*conn
 	partIOV     [maxIOV]uct.IOV
 	scratch     [wordLen]byte
@@ -90,9 +90,9 @@ type Iface struct {
 // maxVector is the number of iovecs in one system call: enough for a few zcopy operations.
 const maxVector = 32
 
-var _ uct.Iface = (*Iface)(nil)
+var _ uct.Iface = (*iface)(nil)
 
-func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
+func openIface(md *domain, dev device, cfg Config, p uct.IfaceParams) (_ *iface, err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
@@ -131,12 +131,12 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 }
 
 // newIface makes an iface without kernel resources. policy is nil without TLS.
-func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy, id keypair.Pair) *Iface {
-	it := &Iface{
+func newIface(md *domain, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy, id keypair.Pair) *iface {
+	it := &iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
 		maxAM:    int(cfg.SegSize) + maxAMHeader,
 		ops:      newOps(cfg.TxOps),
-		tags:     handle.Make[*EP](tagPlaceBits, 32),
+		tags:     handle.Make[*endpoint](tagPlaceBits, 32),
 		table:    map[keypair.PublicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
 		identity: id, token: p.Token,
@@ -160,7 +160,7 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 // listenAll opens a listener on the device's address of each family. It skips an address that is
 // not available (such as an IPv6 address during duplicate address detection) if it can listen on
 // the other one. Error: ErrInvalidParam if the device has no address.
-func (it *Iface) listenAll() (err error) {
+func (it *iface) listenAll() (err error) {
 	var unready error
 	for _, l := range []struct {
 		ip   *netip.Addr
@@ -181,7 +181,7 @@ func (it *Iface) listenAll() (err error) {
 }
 
 // listen opens a listener on ip, if ip is valid.
-func (it *Iface) listen(ip netip.Addr) (port uint16, err error) {
+func (it *iface) listen(ip netip.Addr) (port uint16, err error) {
 	if !ip.IsValid() {
 		return 0, nil
 	}
@@ -198,10 +198,10 @@ func (it *Iface) listen(ip netip.Addr) (port uint16, err error) {
 }
 
 // Attr implements uct.Iface.
-func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+func (it *iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
-func (it *Iface) Ext() *uct.IfaceExt {
+func (it *iface) Ext() *uct.IfaceExt {
 	ext := &uct.IfaceExt{Address: it, Wake: it, Push: it, Stats: it}
 	if it.cfg.sharesPort() {
 		ext.Port = it
@@ -210,10 +210,10 @@ func (it *Iface) Ext() *uct.IfaceExt {
 }
 
 // SetAMHandler implements uct.Iface.
-func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
+func (it *iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
 
 // DeviceAddr implements uct.IfaceAddresser.
-func (it *Iface) DeviceAddr(b []byte) []byte {
+func (it *iface) DeviceAddr(b []byte) []byte {
 	a := deviceAddr{loopback: it.dev.loopback, host: hostID()}
 	if it.addr.port4 != 0 || it.addr.listener.Addr().Is4() {
 		a.v4 = it.dev.v4
@@ -225,10 +225,10 @@ func (it *Iface) DeviceAddr(b []byte) []byte {
 }
 
 // IfaceAddr implements uct.IfaceAddresser.
-func (it *Iface) IfaceAddr(b []byte) []byte { return it.addr.append(b) }
+func (it *iface) IfaceAddr(b []byte) []byte { return it.addr.append(b) }
 
 // Reachable implements uct.IfaceAddresser.
-func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
+func (it *iface) Reachable(dev, iface []byte) (ok bool, why string) {
 	d, err := parseDeviceAddr(dev)
 	if err != nil {
 		return false, err.Error()
@@ -246,7 +246,7 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 }
 
 // reach returns the path to a peer. Its errors are those of pathTo.
-func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
+func (it *iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 	switch {
 	case a.seg != it.addr.seg:
 		return path{}, unreachable(fmt.Sprintf("SEG_SIZE of the peer is %d, here %d", a.seg, it.addr.seg))
@@ -278,7 +278,7 @@ func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 
 // NewEP implements uct.Iface. Nothing is sent before the first operation. ErrNoMemory if the
 // process has no descriptor left for the route lookup.
-func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+func (it *iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	d, err := parseDeviceAddr(p.DeviceAddr)
 	if err != nil {
 		return nil, it.opError("new ep", err)
@@ -300,7 +300,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err = c.checkPeer(p.Peer.Name); err != nil {
 		return nil, it.opError("new ep", err)
 	}
-	e := &EP{it: it, conn: c, peerName: p.Peer.Name}
+	e := &endpoint{it: it, conn: c, peerName: p.Peer.Name}
 	if e.tag = uint32(it.tags.Add(e)); e.tag == 0 {
 		return nil, it.opError("new ep", fmt.Errorf("%w: %d endpoints", uct.ErrNoMemory, it.tags.Len()))
 	}
@@ -318,7 +318,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 
 // connTo returns the connection to the iface of a peer, and makes it if necessary. Only a trusted
 // address becomes its path: an address that the peer claims could be any port of any host.
-func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, error) {
+func (it *iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, error) {
 	c := it.table[a.key]
 	switch {
 	case c != nil && c.canSend():
@@ -343,6 +343,6 @@ func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, 
 	return c, nil
 }
 
-func (it *Iface) opError(op string, err error) error {
+func (it *iface) opError(op string, err error) error {
 	return &ucs.OpError{TL: Name, Dev: it.dev.name, Op: op, Err: err}
 }

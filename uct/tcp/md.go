@@ -35,15 +35,15 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 		return nil, &ucs.OpError{TL: Name, Dev: name, Op: "open md",
 			Err: fmt.Errorf("%w: no such memory domain", uct.ErrInvalidParam)}
 	}
-	md := &MD{defaults: c.defaults}
+	md := &domain{defaults: c.defaults}
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: keyLen, MaxReg: 1 << 62,
 		RegCost: uct.Cost{Send: 6 * time.Microsecond}} // independent of the length; experiment 0087 in docs/perf
 	return md, nil
 }
 
-// MD is the memory domain: a table of the memory that this process registered, and the keys of
+// domain is the memory domain: a table of the memory that this process registered, and the keys of
 // peers. Any goroutine may call its methods.
-type MD struct {
+type domain struct {
 	attr     uct.MDAttr
 	defaults Config
 	mems     memTable
@@ -52,13 +52,13 @@ type MD struct {
 	users base.Users
 }
 
-var _ uct.MD = (*MD)(nil)
+var _ uct.MD = (*domain)(nil)
 
 // Attr implements uct.MD.
-func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+func (md *domain) Attr() *uct.MDAttr { return &md.attr }
 
 // Ext implements uct.MD.
-func (md *MD) Ext() *uct.MDExt {
+func (md *domain) Ext() *uct.MDExt {
 	ext := &uct.MDExt{Reg: md, Alloc: md, Keys: md}
 	if md.defaults.demandsTLS() {
 		ext.TLS = md
@@ -70,7 +70,7 @@ func (md *MD) Ext() *uct.MDExt {
 }
 
 // OpenTLS implements uct.TLSOpener.
-func (md *MD) OpenTLS(protocol string) (uct.TLSConfigs, error) {
+func (md *domain) OpenTLS(protocol string) (uct.TLSConfigs, error) {
 	p, err := md.defaults.policyFor(protocol)
 	if err != nil {
 		return nil, md.opError("open TLS", err)
@@ -80,7 +80,7 @@ func (md *MD) OpenTLS(protocol string) (uct.TLSConfigs, error) {
 
 // Resources lists the transport on each device that the configuration selects. ErrInvalidParam if
 // the configuration names a device that does not exist, is down or has no address.
-func (md *MD) Resources() ([]uct.Resource, error) {
+func (md *domain) Resources() ([]uct.Resource, error) {
 	devs, err := listDevices()
 	if err == nil {
 		devs, err = md.defaults.selectDevices(devs)
@@ -92,7 +92,7 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 }
 
 // ResourcesAt implements uct.NetOpener. A device with only link-local addresses is not listed.
-func (md *MD) ResourcesAt(local netip.Addr) ([]uct.Resource, error) {
+func (md *domain) ResourcesAt(local netip.Addr) ([]uct.Resource, error) {
 	devs, err := devicesAt(local)
 	if err != nil {
 		return nil, md.opError("list network devices", err)
@@ -108,7 +108,7 @@ func resources(devs []device) (out []uct.Resource) {
 }
 
 // UnpackRKey implements uct.RKeyUnpacker.
-func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
+func (md *domain) UnpackRKey(b []byte) (uct.RKey, error) {
 	k, err := parseKey(b)
 	if err != nil {
 		return 0, md.opError("unpack rkey", err)
@@ -117,12 +117,12 @@ func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 }
 
 // ReleaseRKey implements uct.RKeyUnpacker.
-func (md *MD) ReleaseRKey(key uct.RKey) { md.keys.Remove(uint64(key)) }
+func (md *domain) ReleaseRKey(key uct.RKey) { md.keys.Remove(uint64(key)) }
 
 // OpenIface opens the transport on the device p.Device. p.Config is nil, a Config or a *Config.
 // ErrInvalidParam if the transport or device does not exist or a parameter is out of range.
 // Resources need not list the device; it must be up.
-func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+func (md *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it, err := md.openIface(p)
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
@@ -130,7 +130,7 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return it, nil
 }
 
-func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
+func (md *domain) openIface(p uct.IfaceParams) (*iface, error) {
 	cfg, err := base.OpenParams(&p, Name, md.defaults)
 	if err != nil {
 		return nil, err
@@ -146,14 +146,14 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 }
 
 // Close implements uct.MD. ErrBusy while an iface or a Mem is open. Idempotent.
-func (md *MD) Close() error {
+func (md *domain) Close() error {
 	if err := md.users.Close(func() error { return nil }); err != nil {
 		return md.opError("close md", err)
 	}
 	return nil
 }
 
-func (md *MD) opError(op string, err error) error {
+func (md *domain) opError(op string, err error) error {
 	return &ucs.OpError{TL: Name, Op: op, Err: err}
 }
 

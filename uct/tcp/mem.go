@@ -17,9 +17,9 @@ import (
 	"github.com/gucx/gucx/uct/targetop"
 )
 
-// Mem is registered memory: the uct.Mem of this component.
-type Mem struct {
-	md     *MD
+// memory is registered memory: the uct.Mem of this component.
+type memory struct {
+	md     *domain
 	buf    []byte
 	addr   uint64
 	key    wireKey
@@ -35,16 +35,16 @@ type Mem struct {
 
 const memClosed = 1 << 32
 
-var _ uct.Mem = (*Mem)(nil)
+var _ uct.Mem = (*memory)(nil)
 
 // Bytes implements uct.Mem.
-func (m *Mem) Bytes() []byte { return m.buf }
+func (m *memory) Bytes() []byte { return m.buf }
 
 // Addr implements uct.Mem.
-func (m *Mem) Addr() uint64 { return m.addr }
+func (m *memory) Addr() uint64 { return m.addr }
 
 // PackRKey implements uct.Mem. ErrClosed after Close.
-func (m *Mem) PackRKey(b []byte) ([]byte, error) {
+func (m *memory) PackRKey(b []byte) ([]byte, error) {
 	if m.users.Load() >= memClosed {
 		return b, m.md.opError("pack rkey", uct.ErrClosed)
 	}
@@ -52,7 +52,7 @@ func (m *Mem) PackRKey(b []byte) ([]byte, error) {
 }
 
 // Close implements uct.Mem. It waits for a system call that reads or writes the memory for a peer.
-func (m *Mem) Close() error {
+func (m *memory) Close() error {
 	m.once.Do(func() {
 		m.md.mems.remove(m)
 		for m.users.Add(memClosed); m.users.Load() != memClosed; {
@@ -68,7 +68,7 @@ func (m *Mem) Close() error {
 
 // enter starts an access, which ends with exit; Close waits for it. It reports false if the memory
 // is closed. In between, the caller must not block and must not call user code.
-func (m *Mem) enter() bool {
+func (m *memory) enter() bool {
 	if m.users.Add(1) > memClosed {
 		m.users.Add(-1)
 		return false
@@ -76,38 +76,38 @@ func (m *Mem) enter() bool {
 	return true
 }
 
-func (m *Mem) exit() { m.users.Add(-1) }
+func (m *memory) exit() { m.users.Add(-1) }
 
 // offset returns the offset of [addr, addr+n) in the memory; ok is false if the range is not
 // inside.
-func (m *Mem) offset(addr uint64, n int) (off int, ok bool) {
+func (m *memory) offset(addr uint64, n int) (off int, ok bool) {
 	return targetop.Offset(len(m.buf), m.addr, addr, n)
 }
 
 // covers reports whether b is inside the memory.
-func (m *Mem) covers(b []byte) bool {
+func (m *memory) covers(b []byte) bool {
 	_, ok := m.offset(addrOf(b), len(b))
 	return ok || len(b) == 0
 }
 
 // memTable contains the memory that peers can access. Any goroutine may call its methods; lookups
 // take no lock.
-type memTable struct{ mems handle.Shared[Mem] }
+type memTable struct{ mems handle.Shared[memory] }
 
 // add assigns a key to m. It sets the nonce before peers can look up m.
-func (t *memTable) add(m *Mem, nonce uint64) {
+func (t *memTable) add(m *memory, nonce uint64) {
 	m.key.nonce = nonce
 	h := t.mems.Add(m)
 	m.key.index, m.key.variant = uint32(h), uint32(h>>32)
 }
 
 // remove removes m and makes its key invalid.
-func (t *memTable) remove(m *Mem) { t.mems.Remove(m.key.handle()) }
+func (t *memTable) remove(m *memory) { t.mems.Remove(m.key.handle()) }
 
 // find returns the memory of the key, and the offset of [addr, addr+n) in it, if the memory grants
 // the access want; else nil. Its time does not depend on how many bits of a guessed nonce are
 // right.
-func (t *memTable) find(key wireKey, addr uint64, n int, want uct.Access) (*Mem, int) {
+func (t *memTable) find(key wireKey, addr uint64, n int, want uct.Access) (*memory, int) {
 	m := t.mems.Find(key.handle())
 	if m == nil || m.access&want != want {
 		return nil, 0
@@ -126,7 +126,7 @@ func (t *memTable) find(key wireKey, addr uint64, n int, want uct.Access) (*Mem,
 }
 
 // Reg implements uct.Registrar.
-func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+func (md *domain) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	m, err := md.register(buf, access, nil)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 }
 
 // Alloc implements uct.Allocator.
-func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
+func (md *domain) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	if n < 1 {
 		return nil, md.opError("allocate memory", fmt.Errorf("%w: length %d", uct.ErrInvalidParam, n))
 	}
@@ -150,7 +150,7 @@ func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	return m, nil
 }
 
-func (md *MD) register(buf []byte, access uct.Access, block *offheap.Block) (*Mem, error) {
+func (md *domain) register(buf []byte, access uct.Access, block *offheap.Block) (*memory, error) {
 	if len(buf) == 0 {
 		return nil, md.opError("register memory", fmt.Errorf("%w: empty buffer", uct.ErrInvalidParam))
 	}
@@ -163,7 +163,7 @@ func (md *MD) register(buf []byte, access uct.Access, block *offheap.Block) (*Me
 	if err := md.users.Hold(); err != nil {
 		return nil, md.opError("register memory", err)
 	}
-	m := &Mem{md: md, buf: buf, addr: addrOf(buf), access: access, block: block}
+	m := &memory{md: md, buf: buf, addr: addrOf(buf), access: access, block: block}
 	md.mems.add(m, randomWord())
 	return m, nil
 }

@@ -17,7 +17,7 @@ func TestMemClose_WaitsForAccess(t *testing.T) {
 	require.NoError(t, err)
 	m, err := md.Ext().Reg.Reg(make([]byte, 64), uct.AccessAll)
 	require.NoError(t, err)
-	mem := m.(*Mem)
+	mem := m.(*memory)
 	require.True(t, mem.enter())
 	testenv.Waits(t, func() { _ = m.Close() }, func() {
 		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return mem.users.Load() >= memClosed })

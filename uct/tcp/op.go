@@ -23,7 +23,7 @@ const (
 // but opAM), and in an extent while it has unwritten bytes.
 type op struct {
 	next   *op
-	ep     *EP // nil after the EP is closed
+	ep     *endpoint // nil after the EP is closed
 	comp   *uct.Completion
 	kind   opKind
 	status ucs.Status
@@ -150,7 +150,7 @@ func (l *opList) pop() *op {
 
 // complete releases o and runs its completion. No other function runs completions of operations
 // that were sent.
-func (it *Iface) complete(o *op, st ucs.Status) {
+func (it *iface) complete(o *op, st ucs.Status) {
 	if st == ucs.StatusOK {
 		st = o.status
 	}

@@ -18,7 +18,7 @@ import (
 // closingPair is a connected pair of which b closes or is killed.
 type closingPair struct {
 	a, b *end
-	ep   *EP
+	ep   *endpoint
 	key  uct.RKey
 }
 

@@ -3,7 +3,7 @@ package tcp
 import "github.com/gucx/gucx/uct"
 
 // AddPending implements uct.EP.
-func (e *EP) AddPending(r *uct.PendingReq) error {
+func (e *endpoint) AddPending(r *uct.PendingReq) error {
 	if e.state != epReady {
 		return e.err
 	}
@@ -14,7 +14,7 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 }
 
 // hasResources reports whether there are resources for every type of request.
-func (e *EP) hasResources() bool {
+func (e *endpoint) hasResources() bool {
 	c := e.conn
 	if c.state >= connBroken || e.postAfter > c.acked || !e.canAwaitReply() || !e.canPostZcopy() {
 		return false
@@ -24,4 +24,4 @@ func (e *EP) hasResources() bool {
 }
 
 // PurgePending implements uct.EP.
-func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.it.arb.Purge(&e.pending, f) }
+func (e *endpoint) PurgePending(f func(*uct.PendingReq)) { e.it.arb.Purge(&e.pending, f) }

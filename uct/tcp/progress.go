@@ -21,7 +21,7 @@ const (
 )
 
 // Progress implements uct.Iface.
-func (it *Iface) Progress() int {
+func (it *iface) Progress() int {
 	it.tick++
 	n := 0
 	for i := 0; i < len(it.hot); i++ {
@@ -60,7 +60,7 @@ func (c *conn) pollHot() int {
 }
 
 // pollEpoll polls epoll and schedules the next poll.
-func (it *Iface) pollEpoll() int {
+func (it *iface) pollEpoll() int {
 	n, any := it.poll.Poll()
 	if any {
 		it.emptyPolls = 0
@@ -81,11 +81,11 @@ func (it *Iface) pollEpoll() int {
 }
 
 // pollEpollNext makes the next Progress poll epoll.
-func (it *Iface) pollEpollNext() { it.emptyPolls, it.pollEpollAt = 0, it.tick }
+func (it *iface) pollEpollNext() { it.emptyPolls, it.pollEpollAt = 0, it.tick }
 
 // makeHot makes c hot. If there are too many hot connections, it replaces the one with the most empty
 // reads.
-func (it *Iface) makeHot(c *conn) {
+func (it *iface) makeHot(c *conn) {
 	c.emptyReads = 0
 	if c.hot {
 		return
@@ -102,7 +102,7 @@ func (it *Iface) makeHot(c *conn) {
 }
 
 // removeHot makes c not hot.
-func (it *Iface) removeHot(c *conn) {
+func (it *iface) removeHot(c *conn) {
 	if !c.hot {
 		return
 	}
@@ -112,7 +112,7 @@ func (it *Iface) removeHot(c *conn) {
 }
 
 // writeDirty calls progressTx for the dirty connections, which writes their collected messages.
-func (it *Iface) writeDirty() {
+func (it *iface) writeDirty() {
 	it.dirty, it.wasDirty = it.wasDirty[:0], it.dirty
 	for i, c := range it.wasDirty {
 		it.wasDirty[i] = nil
@@ -124,7 +124,7 @@ func (it *Iface) writeDirty() {
 }
 
 // Push implements uct.Pusher.
-func (it *Iface) Push() {
+func (it *iface) Push() {
 	for _, c := range it.dirty {
 		if c.state == connOpen && !c.tx.blocked && !c.tx.empty() {
 			c.flush()
@@ -133,7 +133,7 @@ func (it *Iface) Push() {
 }
 
 // completeWritten completes the active messages that are written.
-func (it *Iface) completeWritten() (n int) {
+func (it *iface) completeWritten() (n int) {
 	for o := it.written.pop(); o != nil; o = it.written.pop() {
 		it.complete(o, ucs.StatusOK)
 		n++
@@ -142,7 +142,7 @@ func (it *Iface) completeWritten() (n int) {
 }
 
 // cleanBroken cleans up the broken connections.
-func (it *Iface) cleanBroken() (n int) {
+func (it *iface) cleanBroken() (n int) {
 	for i := 0; i < len(it.broken); i++ { // callbacks may append
 		c := it.broken[i]
 		it.broken[i] = nil

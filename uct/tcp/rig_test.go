@@ -18,13 +18,13 @@ import (
 // end is one end of a connection in a test: an iface and what its callbacks received.
 type end struct {
 	t      testing.TB
-	md     *MD
-	it     *Iface
-	mem    *Mem
+	md     *domain
+	it     *iface
+	mem    *memory
 	errs   []error
 	failed []uct.EP
 	got    [][]byte
-	eps    []*EP
+	eps    []*endpoint
 }
 
 // msgID is the active message that ends append to got.
@@ -47,14 +47,14 @@ func openEnd(t testing.TB, device, token string, cfg Config) *end {
 	t.Helper()
 	md, err := New(Config{Devices: []string{allDevices}}).OpenMD(Name)
 	require.NoError(t, err)
-	e := &end{t: t, md: md.(*MD)}
+	e := &end{t: t, md: md.(*domain)}
 	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device, Config: cfg, Token: token,
 		OnError: func(ep uct.EP, err error) { e.failed, e.errs = append(e.failed, ep), append(e.errs, err) }})
 	require.NoError(t, err)
-	e.it = it.(*Iface)
+	e.it = it.(*iface)
 	mem, err := e.md.Alloc(endMem, uct.AccessAll)
 	require.NoError(t, err)
-	e.mem = mem.(*Mem)
+	e.mem = mem.(*memory)
 	keep := func(d []byte, _ uct.Desc) bool { e.got = append(e.got, append([]byte(nil), d...)); return false }
 	require.NoError(t, it.SetAMHandler(msgID, uct.AMHandlerFunc(keep)))
 	t.Cleanup(e.close)
@@ -74,22 +74,22 @@ func (e *end) close() {
 }
 
 // to makes an EP to another end.
-func (e *end) to(peer *end) *EP {
+func (e *end) to(peer *end) *endpoint {
 	e.t.Helper()
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: peer.it.DeviceAddr(nil), IfaceAddr: peer.it.IfaceAddr(nil)})
 	require.NoError(e.t, err)
-	e.eps = append(e.eps, ep.(*EP))
-	return ep.(*EP)
+	e.eps = append(e.eps, ep.(*endpoint))
+	return ep.(*endpoint)
 }
 
 // name makes an EP of e to the peer with this key.
-func (e *end) name(k *keypair.PublicKey) *EP {
+func (e *end) name(k *keypair.PublicKey) *endpoint {
 	e.t.Helper()
 	addr := ifaceAddr{port4: 1, key: *k, seg: e.it.addr.seg}
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
 	require.NoError(e.t, err)
-	e.eps = append(e.eps, ep.(*EP))
-	return ep.(*EP)
+	e.eps = append(e.eps, ep.(*endpoint))
+	return ep.(*endpoint)
 }
 
 // keyOf unpacks the key of peer's memory for e.
@@ -135,7 +135,7 @@ func until(t testing.TB, cond func() bool, ends ...*end) {
 }
 
 // flush waits until all requests of ep are executed.
-func flush(t testing.TB, ep *EP, ends ...*end) {
+func flush(t testing.TB, ep *endpoint, ends ...*end) {
 	t.Helper()
 	until(t, func() bool {
 		busy, err := ep.Flush(nil)
@@ -153,7 +153,7 @@ func push(t testing.TB, post func() error, ends ...*end) {
 }
 
 // send posts a message of n bytes, which starts with seq.
-func send(t testing.TB, ep *EP, seq uint64, n int, ends ...*end) {
+func send(t testing.TB, ep *endpoint, seq uint64, n int, ends ...*end) {
 	t.Helper()
 	payload := make([]byte, n-8)
 	for i := range payload {
@@ -187,7 +187,7 @@ func fill(b []byte, seed int) []byte {
 
 // killSockets closes every socket of an iface like the death of its process: during operations and
 // without BYE. The iface can still be closed.
-func killSockets(it *Iface, reset bool) error {
+func killSockets(it *iface, reset bool) error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

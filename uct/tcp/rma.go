@@ -8,7 +8,7 @@ import (
 )
 
 // target returns the target of a request; false for an invalid key.
-func (e *EP) target(raddr uint64, key uct.RKey) (target, bool) {
+func (e *endpoint) target(raddr uint64, key uct.RKey) (target, bool) {
 	k := e.it.md.keys.Find(uint64(key))
 	if k == nil {
 		return target{}, false
@@ -17,7 +17,7 @@ func (e *EP) target(raddr uint64, key uct.RKey) (target, bool) {
 }
 
 // PutShort implements uct.Putter.
-func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > e.it.attr.Put.MaxShort {
 		return uct.ErrTooLong
 	}
@@ -25,14 +25,14 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // PutBcopy implements uct.Putter.
-func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > e.it.attr.Put.MaxBcopy {
 		return uct.ErrTooLong
 	}
 	return e.putCopy(buf, raddr, key)
 }
 
-func (e *EP) putCopy(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *endpoint) putCopy(buf []byte, raddr uint64, key uct.RKey) error {
 	b, err := e.reservePut(len(buf), 0, raddr, key)
 	if err != nil || len(buf) == 0 {
 		return err
@@ -43,7 +43,7 @@ func (e *EP) putCopy(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // reservePut reserves a PUT of n bytes and writes its header and target.
-func (e *EP) reservePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, error) {
+func (e *endpoint) reservePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, error) {
 	t, ok := e.target(raddr, key)
 	if !ok {
 		return nil, ucs.ErrRemoteAccess
@@ -58,7 +58,7 @@ func (e *EP) reservePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte,
 }
 
 // PutZcopy implements uct.Putter. It completes when the peer has executed the put.
-func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	n := uct.IOVLen(iov)
 	if n > maxRMA || len(iov) > maxIOV {
 		return false, uct.ErrTooLong
@@ -90,7 +90,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 }
 
 // putCopied is PutZcopy for small data, for which a copy is cheaper.
-func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	b, err := e.reservePut(n, putAck, raddr, key)
 	if err != nil {
 		return false, err
@@ -102,10 +102,12 @@ func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.
 }
 
 // canAwaitReply reports whether a request with a reply can be posted.
-func (e *EP) canAwaitReply() bool { return e.it.ops.left > 0 && e.conn.awaitingReply.n < maxReplies }
+func (e *endpoint) canAwaitReply() bool {
+	return e.it.ops.left > 0 && e.conn.awaitingReply.n < maxReplies
+}
 
 // noResource returns ErrNoResource, or the error of a failed or closed EP.
-func (e *EP) noResource() error {
+func (e *endpoint) noResource() error {
 	if e.state != epReady {
 		return e.err
 	}
@@ -113,7 +115,7 @@ func (e *EP) noResource() error {
 }
 
 // awaitReply adds an op for the reply to the last request. The caller has checked canAwaitReply.
-func (e *EP) awaitReply(kind opKind, c *uct.Completion) *op {
+func (e *endpoint) awaitReply(kind opKind, c *uct.Completion) *op {
 	o := e.it.ops.get()
 	o.ep, o.comp, o.kind, o.seq = e, c, kind, e.conn.sent
 	e.conn.awaitingReply.push(o)
@@ -121,7 +123,7 @@ func (e *EP) awaitReply(kind opKind, c *uct.Completion) *op {
 }
 
 // GetBcopy implements uct.Getter.
-func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	if len(buf) > e.it.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
 	}
@@ -135,7 +137,7 @@ func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion)
 }
 
 // GetZcopy implements uct.Getter.
-func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	n := uct.IOVLen(iov)
 	if n > maxRMA || len(iov) > maxIOV {
 		return false, uct.ErrTooLong
@@ -153,7 +155,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 }
 
 // postGet posts a GET. A get of 0 bytes sends nothing.
-func (e *EP) postGet(n int, raddr uint64, key uct.RKey) error {
+func (e *endpoint) postGet(n int, raddr uint64, key uct.RKey) error {
 	const whole = frameLen + getLen
 	t, ok := e.target(raddr, key)
 	if !ok {

@@ -22,8 +22,8 @@ type rxState struct {
 // sink is the destination of the remaining data of one frame.
 type sink struct {
 	left int
-	op   *op  // get: its pieces are the destination
-	mem  *Mem // put: destination, from off
+	op   *op     // get: its pieces are the destination
+	mem  *memory // put: destination, from off
 	off  int
 	// If op and mem are nil, the data is discarded.
 

@@ -54,7 +54,7 @@ func (c *conn) reply(kind, id uint8, body []byte) bool {
 }
 
 // word encodes v as the body of a frame.
-func (it *Iface) word(v uint64) []byte {
+func (it *iface) word(v uint64) []byte {
 	binary.LittleEndian.PutUint64(it.scratch[:], v)
 	return it.scratch[:]
 }
@@ -102,7 +102,7 @@ func floodError(ok bool) error {
 
 // inlineData replies to a get with a copy of the data, if there is room in the part of the buffer
 // for requests.
-func (c *conn) inlineData(mem *Mem, off, n int) bool {
+func (c *conn) inlineData(mem *memory, off, n int) bool {
 	whole := frameLen + n + frameLen
 	b := c.tx.reserve(whole)
 	if b == nil {
@@ -144,7 +144,7 @@ func (c *conn) serveAtomic(op uct.AtomicOp, body []byte) error {
 }
 
 // apply executes an atomic operation on registered memory.
-func (md *MD) apply(t target, a *targetop.Atomic) (old uint64, st ucs.Status) {
+func (md *domain) apply(t target, a *targetop.Atomic) (old uint64, st ucs.Status) {
 	mem, _ := md.mems.find(t.key, t.addr, a.Size, uct.AccessRemoteAtomic)
 	if mem == nil || !mem.enter() {
 		return 0, ucs.StatusRemoteAccess

@@ -11,13 +11,13 @@ import (
 // Peers may connect to a listener of the upper layer, at the port at which they have found the
 // worker: docs/design/0013-one-port.md.
 
-var _ uct.PortSharer = (*Iface)(nil)
+var _ uct.PortSharer = (*iface)(nil)
 
 // ID implements uct.PortSharer.
-func (it *Iface) ID() uint64 { return it.addr.key.ID() }
+func (it *iface) ID() uint64 { return it.addr.key.ID() }
 
 // AddrAt implements uct.PortSharer.
-func (it *Iface) AddrAt(listener netip.AddrPort, reached bool) []byte {
+func (it *iface) AddrAt(listener netip.AddrPort, reached bool) []byte {
 	a := it.addr
 	if a.listener = it.listenerAt(listener); !a.listener.IsValid() {
 		return nil
@@ -29,7 +29,7 @@ func (it *Iface) AddrAt(listener netip.AddrPort, reached bool) []byte {
 // listenerAt returns the address at which peers of the device reach a listener; the zero AddrPort
 // if they cannot. For a listener on ::, which also accepts IPv4, it is the IPv4 address of the
 // device if there is one.
-func (it *Iface) listenerAt(listener netip.AddrPort) (at netip.AddrPort) {
+func (it *iface) listenerAt(listener netip.AddrPort) (at netip.AddrPort) {
 	ip := listener.Addr().Unmap()
 	switch {
 	case !ip.IsValid():
@@ -46,7 +46,7 @@ func (it *Iface) listenerAt(listener netip.AddrPort) (at netip.AddrPort) {
 }
 
 // AddrReached implements uct.PortSharer.
-func (it *Iface) AddrReached(ifaceAddr []byte, at netip.AddrPort) []byte {
+func (it *iface) AddrReached(ifaceAddr []byte, at netip.AddrPort) []byte {
 	a, err := parseIfaceAddr(ifaceAddr)
 	if err != nil || !a.reached {
 		return ifaceAddr
@@ -56,7 +56,7 @@ func (it *Iface) AddrReached(ifaceAddr []byte, at netip.AddrPort) []byte {
 }
 
 // Adopt implements uct.PortSharer.
-func (it *Iface) Adopt(fd int, from netip.Addr) {
+func (it *iface) Adopt(fd int, from netip.Addr) {
 	if err := tune(fd, &it.cfg); err != nil || it.closed {
 		_ = unix.Close(fd)
 		return

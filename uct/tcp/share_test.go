@@ -57,13 +57,13 @@ func (s *sharing) adopt() {
 }
 
 // toShared makes an EP of a to the end through the listener.
-func (s *sharing) toShared(a *end) *EP {
+func (s *sharing) toShared(a *end) *endpoint {
 	addr := s.e.it.AddrAt(s.at(), true)
 	require.NotNil(s.t, addr)
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: s.e.it.DeviceAddr(nil), IfaceAddr: a.it.AddrReached(addr, s.at())})
 	require.NoError(s.t, err)
-	a.eps = append(a.eps, ep.(*EP))
-	return ep.(*EP)
+	a.eps = append(a.eps, ep.(*endpoint))
+	return ep.(*endpoint)
 }
 
 // TestSharePort_ConnectsToListener: the peer connects to the listener, not to the port of the
@@ -172,7 +172,7 @@ func TestAddrAt(t *testing.T) {
 		{only6, "0.0.0.0:7", ""},
 		{both, "", ""},
 	} {
-		it := &Iface{dev: tc.dev}
+		it := &iface{dev: tc.dev}
 		it.addr.key[0] = 1
 		var at netip.AddrPort
 		if tc.at != "" {
@@ -193,7 +193,7 @@ func TestAddrAt(t *testing.T) {
 		listed := it.AddrAt(at, false)
 		assert.Equal(t, listed, it.AddrReached(listed, nat), "this side has not reached it")
 	}
-	it := new(Iface)
+	it := new(iface)
 	assert.Equal(t, []byte("x"), it.AddrReached([]byte("x"), netip.MustParseAddrPort("192.0.2.1:9")))
 }
 
@@ -220,13 +220,13 @@ func openSharing(t testing.TB, device string, cfg Config, at netip.AddrPort) *en
 	t.Helper()
 	md, err := New(Config{}).OpenMD(Name)
 	require.NoError(t, err)
-	e := &end{t: t, md: md.(*MD)}
+	e := &end{t: t, md: md.(*domain)}
 	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device, Config: cfg, Listener: at})
 	require.NoError(t, err)
-	e.it = it.(*Iface)
+	e.it = it.(*iface)
 	mem, err := e.md.Alloc(endMem, uct.AccessAll)
 	require.NoError(t, err)
-	e.mem = mem.(*Mem)
+	e.mem = mem.(*memory)
 	t.Cleanup(e.close)
 	return e
 }

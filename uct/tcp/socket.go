@@ -193,7 +193,7 @@ func connected(fd int) error {
 }
 
 // newTunnels makes the group for connections with TLS.
-func (it *Iface) newTunnels(p *tlspolicy.Policy) *tunnel.Group {
+func (it *iface) newTunnels(p *tlspolicy.Policy) *tunnel.Group {
 	return &tunnel.Group{
 		Policy:   p,
 		Tune:     func(fd int) error { return errors.Join(tune(fd, &it.cfg), shareLocalPorts(fd)) },

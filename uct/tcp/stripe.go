@@ -65,7 +65,7 @@ func (c *conn) railFailed(r *conn, open bool) {
 // have resources. The slice is valid until the next call. Parts on rails may overtake requests on
 // the first connection. So after a fence only the first connection is used until the requests
 // before the fence are executed.
-func (e *EP) stripeConns() []*conn {
+func (e *endpoint) stripeConns() []*conn {
 	c := e.conn
 	if c.state != connOpen || e.stripeAfter > c.acked {
 		return nil
@@ -91,7 +91,7 @@ const stripeAlign = 64
 
 // putStriped posts a put in parts, one on each of conns, or nothing. conns[0] is the connection of
 // the EP; the caller has checked its ops and extents.
-func (e *EP) putStriped(conns []*conn, iov []uct.IOV, n int, raddr uint64, key uct.RKey, comp *uct.Completion) (bool, error) {
+func (e *endpoint) putStriped(conns []*conn, iov []uct.IOV, n int, raddr uint64, key uct.RKey, comp *uct.Completion) (bool, error) {
 	t, ok := e.target(raddr, key)
 	if !ok {
 		return false, ucs.ErrRemoteAccess
@@ -117,7 +117,7 @@ func (e *EP) putStriped(conns []*conn, iov []uct.IOV, n int, raddr uint64, key u
 }
 
 // putPart posts n bytes of iov from off as a put on k, which has the resources.
-func (e *EP) putPart(k *conn, iov []uct.IOV, off, n int, t target, comp *uct.Completion) {
+func (e *endpoint) putPart(k *conn, iov []uct.IOV, off, n int, t target, comp *uct.Completion) {
 	b := k.tx.reserve(frameLen + targetLen)
 	putHeader(b, framePut, putAck, targetLen+n)
 	putTarget(b[frameLen:], t)
@@ -154,7 +154,7 @@ const afterStripes = math.MaxUint64
 
 // setFence makes later posts wait for operations that may take effect out of order. It also
 // disables striping until all earlier operations are executed.
-func (e *EP) setFence() {
+func (e *endpoint) setFence() {
 	e.stripeAfter = e.sent
 	e.postAfter = e.conn.lastGet
 	if e.parts > 0 {
@@ -163,7 +163,7 @@ func (e *EP) setFence() {
 }
 
 // partCompleted handles the completion of a part.
-func (e *EP) partCompleted() {
+func (e *endpoint) partCompleted() {
 	e.parts--
 	if e.parts == 0 && e.postAfter == afterStripes {
 		e.postAfter = e.conn.lastGet
@@ -171,7 +171,7 @@ func (e *EP) partCompleted() {
 }
 
 // flushStriped is Flush while parts of puts are in flight.
-func (e *EP) flushStriped(c *uct.Completion) (bool, error) {
+func (e *endpoint) flushStriped(c *uct.Completion) (bool, error) {
 	if c == nil {
 		return true, nil // the parts have replies; the next Flush handles the rest
 	}

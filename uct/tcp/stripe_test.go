@@ -25,7 +25,7 @@ func TestConformance_Rails(t *testing.T) {
 }
 
 // openRailed opens a pair and an EP with as many rails as the configurations permit.
-func openRailed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.RKey) {
+func openRailed(t *testing.T, mine, theirs Config) (a, b *end, ep *endpoint, key uct.RKey) {
 	t.Helper()
 	a, b = newEnd(t, mine), newEnd(t, theirs)
 	ep, key = a.to(b), a.keyOf(b)
@@ -37,7 +37,7 @@ func openRailed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.R
 }
 
 // putLarge puts data to the start of b's memory and waits for the completion.
-func putLarge(t *testing.T, a, b *end, ep *EP, key uct.RKey, data []byte) ucs.Status {
+func putLarge(t *testing.T, a, b *end, ep *endpoint, key uct.RKey, data []byte) ucs.Status {
 	t.Helper()
 	c := newCounter(1)
 	half := len(data) / 3

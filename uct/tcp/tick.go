@@ -15,7 +15,7 @@ import (
 const deadlineTick = 20 * time.Millisecond
 
 // ticker watches the timer of an iface.
-type ticker struct{ it *Iface }
+type ticker struct{ it *iface }
 
 // Ready implements epoll.Watcher. It checks all deadlines.
 func (tk *ticker) Ready(uint32) int {
@@ -44,7 +44,7 @@ const maxTickDelay = 10 * deadlineTick
 // extendDeadlines extends the deadlines of handshakes by the time in which the worker has not
 // called Progress. No remaining time exceeds the whole timeout, because some handshakes have begun
 // in this time.
-func (it *Iface) extendDeadlines(now time.Time) {
+func (it *iface) extendDeadlines(now time.Time) {
 	late := now.Sub(it.lastTick) - it.poll.TickInterval() - maxTickDelay
 	it.lastTick = now
 	if late <= 0 {
@@ -74,7 +74,7 @@ func (c *conn) timeoutError() error {
 }
 
 // nextTick returns the time until the next tick is needed; 0 if none is needed.
-func (it *Iface) nextTick() (next time.Duration) {
+func (it *iface) nextTick() (next time.Duration) {
 	pending, paused := time.Duration(0), time.Duration(0)
 	if len(it.opening)+len(it.dialQueue) > 0 {
 		pending = deadlineTick
@@ -91,7 +91,7 @@ func (it *Iface) nextTick() (next time.Duration) {
 }
 
 // tickEvery makes the timer tick at least every d.
-func (it *Iface) tickEvery(d time.Duration) error {
+func (it *iface) tickEvery(d time.Duration) error {
 	if now := it.poll.TickInterval(); now > 0 && now <= d {
 		return nil
 	}
@@ -100,10 +100,10 @@ func (it *Iface) tickEvery(d time.Duration) error {
 }
 
 // hostCheckInterval is the time between two checks of the peers' hosts.
-func (it *Iface) hostCheckInterval() time.Duration { return alive.CheckInterval(it.cfg.UserTimeout) }
+func (it *iface) hostCheckInterval() time.Duration { return alive.CheckInterval(it.cfg.UserTimeout) }
 
 // hostCheckTick returns hostCheckInterval if there are unacknowledged bytes, else 0.
-func (it *Iface) hostCheckTick() time.Duration {
+func (it *iface) hostCheckTick() time.Duration {
 	if len(it.unacked) == 0 {
 		return 0
 	}
@@ -134,7 +134,7 @@ func (c *conn) untrackAcks() {
 
 // checkHosts fails the connections to dead hosts, and stops checking those without unacknowledged
 // bytes. The interval between two checks is hostCheckInterval, minus the tolerated delay of a tick.
-func (it *Iface) checkHosts(now time.Time) {
+func (it *iface) checkHosts(now time.Time) {
 	if now.Before(it.nextHostCheck) {
 		return
 	}

@@ -163,7 +163,7 @@ func TestTLS_RejectsDowngrade(t *testing.T) {
 			ep, err := d.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: forged.append(nil)})
 			require.NoError(t, err)
 			defer ep.Close()
-			require.NoError(t, ep.(*EP).AMShort(msgID, 0, nil))
+			require.NoError(t, ep.(*endpoint).AMShort(msgID, 0, nil))
 			until(t, func() bool { return len(d.errs) == 1 && s.it.refused.last != nil }, d, s)
 			assert.ErrorIs(t, d.errs[0], ucs.ErrRejected)
 			assert.ErrorContains(t, d.errs[0], tc.dialer)
@@ -181,7 +181,7 @@ func TestTLS_Encrypts(t *testing.T) {
 	addr.port4 = tap.port
 	got, err := d.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
 	require.NoError(t, err)
-	ep := got.(*EP)
+	ep := got.(*endpoint)
 	d.eps = append(d.eps, ep)
 	key := d.keyOf(s)
 	want := fill(make([]byte, endMem), 1)

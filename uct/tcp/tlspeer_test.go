@@ -52,8 +52,8 @@ func TestTLS_RejectsRelay(t *testing.T) {
 	l := relay(t, a, s)
 	ep, err := d.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: s.atPort(l)})
 	require.NoError(t, err)
-	d.eps = append(d.eps, ep.(*EP))
-	require.NoError(t, ep.(*EP).AMShort(msgID, 0, []byte("secret")))
+	d.eps = append(d.eps, ep.(*endpoint))
+	require.NoError(t, ep.(*endpoint).AMShort(msgID, 0, []byte("secret")))
 	until(t, func() bool { return len(d.errs) == 1 || len(s.got) > 0 }, d, s)
 	require.Empty(t, s.got, "the relay has passed the message on")
 	assert.ErrorIs(t, d.errs[0], ucs.ErrRejected)
@@ -70,11 +70,11 @@ func TestTLS_FailsEPWithOtherPeerName(t *testing.T) {
 	params := func(name string) uct.EPParams {
 		return uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: s.it.IfaceAddr(nil), Peer: uct.PeerIdentity{Name: name}}
 	}
-	var eps []*EP
+	var eps []*endpoint
 	for _, name := range []string{"guest", "worker", ""} {
 		ep, err := d.it.NewEP(params(name))
 		require.NoError(t, err)
-		d.eps, eps = append(d.eps, ep.(*EP)), append(eps, ep.(*EP))
+		d.eps, eps = append(d.eps, ep.(*endpoint)), append(eps, ep.(*endpoint))
 	}
 	send(t, eps[1], 1, 64, d, s)
 	flush(t, eps[1], d, s)

@@ -39,8 +39,8 @@ type txQueue struct {
 // extent is data that is written before stream position at.
 type extent struct {
 	at  uint64
-	op  *op  // data: the remaining pieces of op,
-	mem *Mem // or n bytes of mem from off, the data of a get,
+	op  *op     // data: the remaining pieces of op,
+	mem *memory // or n bytes of mem from off, the data of a get,
 	off int
 	n   int // or n zeros if mem was closed in the meantime
 }
@@ -60,7 +60,7 @@ const (
 
 // grow makes the buffers with the first request or reply, so that a connection that only receives
 // needs none.
-func (q *txQueue) grow(it *Iface) {
+func (q *txQueue) grow(it *iface) {
 	if q.buf == nil {
 		q.growTo(int(it.cfg.TxBuf))
 	}

@@ -146,7 +146,7 @@ type limits struct {
 }
 
 // AddStats implements uct.Counted.
-func (it *Iface) AddStats(n *stats.Node) {
+func (it *iface) AddStats(n *stats.Node) {
 	it.am.AddStats(n)
 	n.Add("refused_connections", &it.limits.refused)
 	n.Add("evicted_connections", &it.limits.evicted)
@@ -157,7 +157,7 @@ func (it *Iface) AddStats(n *stats.Node) {
 
 // UpdateStats implements uct.StatsUpdater. Requests are active messages, puts, gets, atomics and flushes, each part of a
 // striped put for itself; those that the iface receives from itself do not count.
-func (it *Iface) UpdateStats() {
+func (it *iface) UpdateStats() {
 	var sent, received uint64
 	for _, c := range it.known.All() {
 		sent += c.sent
@@ -172,7 +172,7 @@ var (
 )
 
 // evict closes p.
-func (it *Iface) evict(p *unproven) {
+func (it *iface) evict(p *unproven) {
 	it.limits.evicted.Inc()
 	if p.in != nil {
 		p.in.refuse(errEvictedInHandshake)
@@ -183,7 +183,7 @@ func (it *Iface) evict(p *unproven) {
 }
 
 // evictOne evicts the victim among those for which may is true. It reports whether there was one.
-func (it *Iface) evictOne(may func(*unproven) bool) bool {
+func (it *iface) evictOne(may func(*unproven) bool) bool {
 	p := it.unproven.victim(may)
 	if p != nil {
 		it.evict(p)
@@ -265,7 +265,7 @@ func (c *conn) charge(n int) bool {
 }
 
 // expireUnproven closes the connections whose HELLO or frame is incomplete at its deadline.
-func (it *Iface) expireUnproven(now time.Time) {
+func (it *iface) expireUnproven(now time.Time) {
 	for _, p := range slices.Clone(it.unproven.all) {
 		switch {
 		case p.in != nil && now.After(p.deadline):
@@ -291,7 +291,7 @@ func (c *conn) expire(now time.Time) {
 
 // unprovenTick returns the interval at which the deadlines of unproven connections are checked: a
 // short one if a HELLO is missing; 0 if there are no unproven connections.
-func (it *Iface) unprovenTick() time.Duration {
+func (it *iface) unprovenTick() time.Duration {
 	every := time.Duration(0)
 	for _, p := range it.unproven.all {
 		if p.in != nil {

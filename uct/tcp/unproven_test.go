@@ -49,7 +49,7 @@ func TestUnproven_FloodIsBounded(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{MaxHandshakes: allowed})
 	before := heap()
 	half := rawFrame(frameAM, msgID, 65000, make([]byte, 60000)...)
-	var honest *EP
+	var honest *endpoint
 	for i := range flood {
 		p := newRawPeer(t)
 		c := p.admitted(t, b)

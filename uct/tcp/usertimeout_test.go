@@ -32,7 +32,7 @@ func (c *conn) onSocket(f func(fd int) error) (err error) {
 
 // forConnections runs f with a connection, without and with TLS. Only a has the short timeouts of
 // cfg. These tests run in parallel, because they wait for timers of the kernel.
-func forConnections(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
+func forConnections(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *endpoint)) {
 	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	t.Parallel()
 	secret := cfg
@@ -55,7 +55,7 @@ var narrow = Config{UserTimeout: time.Second, SndBuf: 4 << 10, RcvBuf: 4 << 10, 
 // fillUntilProbed sends until the window of the peer, which does not read, is closed and the kernel
 // has sent so many probes. It returns the number of messages. The kernel doubles the interval of
 // the probes, which begins with 200 ms.
-func fillUntilProbed(t *testing.T, a *end, ep *EP, probes uint8) (sent int) {
+func fillUntilProbed(t *testing.T, a *end, ep *endpoint, probes uint8) (sent int) {
 	until(t, func() bool {
 		var info *unix.TCPInfo
 		require.NoError(t, ep.conn.onSocket(func(fd int) (err error) {
@@ -74,7 +74,7 @@ func fillUntilProbed(t *testing.T, a *end, ep *EP, probes uint8) (sent int) {
 // TestUserTimeout_PeerMayReadNothing: a process that does not read for longer than USER_TIMEOUT
 // does not count as dead, and no message is lost.
 func TestUserTimeout_PeerMayReadNothing(t *testing.T) {
-	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
+	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *endpoint) {
 		sent := 1 + fillUntilProbed(t, a, ep, 4)
 		until(t, func() bool { return len(b.got) == sent }, a, b)
 		flush(t, ep, a, b)
@@ -93,7 +93,7 @@ func (c *conn) dropAll(t *testing.T) {
 // TestUserTimeout_HostGoneWithClosedWindow: a host that stops replying to probes of a closed window
 // is detected.
 func TestUserTimeout_HostGoneWithClosedWindow(t *testing.T) {
-	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
+	forConnections(t, narrow, func(t *testing.T, a, b *end, ep *endpoint) {
 		fillUntilProbed(t, a, ep, 1)
 		ep.conn.dropAll(t)
 		b.it.table[a.it.addr.key].dropAll(t)
@@ -106,7 +106,7 @@ func TestUserTimeout_HostGoneWithClosedWindow(t *testing.T) {
 // flight.
 func TestUserTimeout_HostGone(t *testing.T) {
 	short := Config{KeepIdle: time.Second, KeepInterval: time.Second, UserTimeout: time.Second, Linger: time.Millisecond}
-	forConnections(t, short, func(t *testing.T, a, b *end, ep *EP) {
+	forConnections(t, short, func(t *testing.T, a, b *end, ep *endpoint) {
 		idle := newEnd(t, a.it.cfg)
 		other := idle.to(b)
 		send(t, other, 1, 64, idle, b)

@@ -3,11 +3,11 @@ package tcp
 import "github.com/gucx/gucx/uct"
 
 // EventFD implements uct.Waker. It returns the epoll descriptor.
-func (it *Iface) EventFD() int { return it.poll.FD() }
+func (it *iface) EventFD() int { return it.poll.FD() }
 
 // Arm implements uct.Waker. Descriptors remain readable until Progress has read them, so Arm only
 // polls epoll and enables EPOLLOUT for blocked connections.
-func (it *Iface) Arm(ev uct.Events) error {
+func (it *iface) Arm(ev uct.Events) error {
 	it.pollEpollNext()
 	if len(it.broken) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
 		return uct.ErrBusy

@@ -21,7 +21,7 @@ import (
 
 // Iface is an open device: a listening socket, connections, and the state that they share.
 type Iface struct {
-	md      *MD
+	md      *domain
 	dev     device
 	host    host
 	cfg     Config
@@ -88,7 +88,7 @@ const maxVector = maxIOV + 1
 
 var _ uct.Iface = (*Iface)(nil)
 
-func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
+func openIface(md *domain, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

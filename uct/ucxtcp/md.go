@@ -29,27 +29,27 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 		return nil, &ucs.OpError{TL: Name, Dev: name, Op: "open md",
 			Err: fmt.Errorf("%w: no such memory domain", uct.ErrInvalidParam)}
 	}
-	return &MD{defaults: c.defaults, attr: uct.MDAttr{Component: Name, Name: Name}}, nil
+	return &domain{defaults: c.defaults, attr: uct.MDAttr{Component: Name, Name: Name}}, nil
 }
 
-// MD is the memory domain. It registers no memory, because the transport has active messages only.
+// domain is the memory domain. It registers no memory, because the transport has active messages only.
 // Any goroutine may call its methods.
-type MD struct {
+type domain struct {
 	attr     uct.MDAttr
 	defaults Config
 	users    base.Users
 }
 
-var _ uct.MD = (*MD)(nil)
+var _ uct.MD = (*domain)(nil)
 
 // Attr implements uct.MD.
-func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+func (md *domain) Attr() *uct.MDAttr { return &md.attr }
 
 // Ext implements uct.MD.
-func (md *MD) Ext() *uct.MDExt { return &uct.MDExt{} }
+func (md *domain) Ext() *uct.MDExt { return &uct.MDExt{} }
 
 // Resources lists the transport on each device that the configuration selects.
-func (md *MD) Resources() (out []uct.Resource, err error) {
+func (md *domain) Resources() (out []uct.Resource, err error) {
 	cfg, err := md.defaults.withDefaults()
 	if err != nil {
 		return nil, md.opError("list network devices", err)
@@ -69,7 +69,7 @@ func (md *MD) Resources() (out []uct.Resource, err error) {
 // OpenIface opens the transport on the device p.Device. p.Config is nil, a Config or a *Config.
 // ErrInvalidParam if the transport or device does not exist or a parameter is out of range.
 // ErrUnsupported if p has a token, which UCX's protocol does not have.
-func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+func (md *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it, err := md.openIface(p)
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
@@ -77,7 +77,7 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return it, nil
 }
 
-func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
+func (md *domain) openIface(p uct.IfaceParams) (*Iface, error) {
 	cfg, err := base.OpenParams(&p, Name, md.defaults)
 	if err != nil {
 		return nil, err
@@ -96,13 +96,13 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 }
 
 // Close implements uct.MD. ErrBusy while an iface is open. Idempotent.
-func (md *MD) Close() error {
+func (md *domain) Close() error {
 	if err := md.users.Close(func() error { return nil }); err != nil {
 		return md.opError("close md", err)
 	}
 	return nil
 }
 
-func (md *MD) opError(op string, err error) error {
+func (md *domain) opError(op string, err error) error {
 	return &ucs.OpError{TL: Name, Op: op, Err: err}
 }
