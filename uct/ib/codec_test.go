@@ -102,7 +102,7 @@ func TestReach(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	for s := verbs.WCSuccess; s <= verbs.WCTMRndvIncomplet+1; s++ {
+	for s := verbs.WCSuccess; s <= 24; s++ { // one more than enum ibv_wc_status has
 		assert.Equal(t, s == verbs.WCSuccess, Status(s) == ucs.StatusOK, s.String())
 	}
 	for s, want := range map[verbs.WCStatus]ucs.Status{

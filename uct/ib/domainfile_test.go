@@ -1,6 +1,7 @@
 package ib
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -51,7 +52,7 @@ func TestOpenDomain_SharedByFile(t *testing.T) {
 		require.NotEqual(t, x.ID, private.ID)
 		_, err = private.XRCD.OpenQP(qp.Number())
 		require.ErrorIs(t, err, ucs.ErrInvalidParam)
-		for _, c := range []verbs.Closer{qp, same, x, private, y, again} {
+		for _, c := range []io.Closer{qp, same, x, private, y, again} {
 			require.NoError(t, c.Close())
 		}
 	}

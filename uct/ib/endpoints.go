@@ -44,8 +44,8 @@ var endpointsNames = [...]string{
 // Valid reports whether e is one of the constants.
 func (e Endpoints) Valid() bool { return int(e) < len(endpointsNames) }
 
-// OneOwner reports whether an MD can have only one iface of each transport on a port.
-func (e Endpoints) OneOwner() bool { return e == EndpointsMPIEverywhere || e == EndpointsMPIThreads }
+// oneOwner reports whether an MD can have only one iface of each transport on a port.
+func (e Endpoints) oneOwner() bool { return e == EndpointsMPIEverywhere || e == EndpointsMPIThreads }
 
 // String returns the name of the category.
 func (e Endpoints) String() string {

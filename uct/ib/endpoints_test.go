@@ -29,7 +29,7 @@ func TestEndpoints_Text(t *testing.T) {
 func TestEndpoints_OneOwner(t *testing.T) {
 	var alone []Endpoints
 	for e := EndpointsAuto; e.Valid(); e++ {
-		if e.OneOwner() {
+		if e.oneOwner() {
 			alone = append(alone, e)
 		}
 	}

@@ -122,15 +122,15 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 			}
 			x, ok := tl.(Explicit)
 			out = append(out, uct.Resource{
-				Transport: tl.Name(), Device: md.PortName(port), Kind: uct.DeviceNet, Explicit: ok && x.Explicit(),
+				Transport: tl.Name(), Device: md.portName(port), Kind: uct.DeviceNet, Explicit: ok && x.Explicit(),
 			})
 		}
 	}
 	return out, nil
 }
 
-// PortName returns the name of a port in uct.Resource: "softhca0:1".
-func (md *MD) PortName(port uint8) string {
+// portName returns the name of a port in uct.Resource: "softhca0:1".
+func (md *MD) portName(port uint8) string {
 	return md.attr.Name + ":" + strconv.Itoa(int(port))
 }
 

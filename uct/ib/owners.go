@@ -33,11 +33,11 @@ func (o *owners) add(p exclusivePort, e Endpoints) error {
 	defer o.mu.Unlock()
 	at := o.open[p]
 	switch {
-	case at.alone.OneOwner():
+	case at.alone.oneOwner():
 		return busyError(p, at.alone)
-	case e.OneOwner() && at.ifaces > 0:
+	case e.oneOwner() && at.ifaces > 0:
 		return busyError(p, e)
-	case e.OneOwner():
+	case e.oneOwner():
 		at.alone = e
 	}
 	at.ifaces++

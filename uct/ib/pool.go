@@ -9,8 +9,8 @@ import (
 // cacheLine is the alignment of buffers: the cache line of amd64, which divides that of arm64.
 const cacheLine = 64
 
-// AlignLine rounds n up to whole cache lines.
-func AlignLine(n int) int { return (n + cacheLine - 1) &^ (cacheLine - 1) }
+// alignLine rounds n up to whole cache lines.
+func alignLine(n int) int { return (n + cacheLine - 1) &^ (cacheLine - 1) }
 
 // Pool is a fixed number of registered buffers of equal length. The owner of an iface owns it; its
 // methods do not allocate.
@@ -25,8 +25,8 @@ type Pool struct {
 // NewPool makes count buffers of n bytes, each on separate cache lines. Only the device may access
 // them; peers have no access.
 func (md *MD) NewPool(count, n int) (*Pool, error) {
-	p := &Pool{stride: AlignLine(n), length: n, free: make([]uint32, count)}
-	mem, err := md.AllocMem(count*p.stride, uct.AccessLocalWrite)
+	p := &Pool{stride: alignLine(n), length: n, free: make([]uint32, count)}
+	mem, err := md.allocMem(count*p.stride, uct.AccessLocalWrite)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ type Port struct {
 
 // OpenPort queries a port. ErrUnreachable if it is not active.
 func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
-	p := &Port{Num: num, Name: md.PortName(num), Path: path, ctx: md.ctx}
+	p := &Port{Num: num, Name: md.portName(num), Path: path, ctx: md.ctx}
 	var err error
 	if p.Attr, err = md.ctx.QueryPort(num); err != nil {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query port", Err: err}

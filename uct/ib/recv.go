@@ -53,7 +53,7 @@ const maxRepost = 16
 // NewRecvQueue makes the buffers and posts them to poster.
 func (md *MD) NewRecvQueue(poster RecvPoster, p RecvParams) (*RecvQueue, error) {
 	q := &RecvQueue{poster: poster, prefix: p.Prefix}
-	start := AlignLine(p.Prefix) - p.Prefix
+	start := alignLine(p.Prefix) - p.Prefix
 	pool, err := md.NewPool(p.Count, start+p.Prefix+p.Payload)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func Status(s verbs.WCStatus) ucs.Status {
 		return ucs.StatusCanceled
 	case verbs.WCRemAccessErr:
 		return ucs.StatusRemoteAccess
-	case verbs.WCRemInvReqErr, verbs.WCRemInvRDReqErr:
+	case verbs.WCRemInvReqErr:
 		return ucs.StatusRemoteInvalid
 	case verbs.WCRNRRetryExcErr:
 		return ucs.StatusRNR

@@ -1,6 +1,7 @@
 package dv
 
 import (
+	"io"
 	"slices"
 	"unsafe"
 
@@ -191,9 +192,9 @@ func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limi
 	require.NoError(t, err)
 	b.toRTS(t)
 	cleanup(func() {
-		objects := []verbs.Closer{b.qp, b.srq, b.cq, channel, b.td, b.pd, ctx}
+		objects := []io.Closer{b.qp, b.srq, b.cq, channel, b.td, b.pd, ctx}
 		if domain != nil {
-			objects = slices.Insert(objects, 2, verbs.Closer(domain))
+			objects = slices.Insert(objects, 2, io.Closer(domain))
 		}
 		for _, c := range objects {
 			require.NoError(t, c.Close())

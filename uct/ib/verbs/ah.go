@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -9,7 +10,7 @@ import (
 // AH is the address of a remote port, for UD.
 type AH struct {
 	pd   *PD
-	p    AHProvider
+	p    io.Closer
 	life lifetime
 }
 
@@ -56,7 +57,7 @@ func (c *Context) checkAddress(op string, a *AHAttr) error {
 func (ah *AH) PD() *PD { return ah.pd }
 
 // Provider returns the provider's half.
-func (ah *AH) Provider() AHProvider { return ah.p }
+func (ah *AH) Provider() io.Closer { return ah.p }
 
 // Close frees the handle; work requests in flight no longer need it. Idempotent.
 func (ah *AH) Close() error {
@@ -72,7 +73,7 @@ func (ah *AH) Close() error {
 // TD is a thread domain: see TDInitAttr.
 type TD struct {
 	ctx  *Context
-	p    TDProvider
+	p    io.Closer
 	life lifetime
 }
 
@@ -103,7 +104,7 @@ func (c *Context) AllocTD(attr TDInitAttr) (*TD, error) {
 }
 
 // Provider returns the provider's half.
-func (td *TD) Provider() TDProvider { return td.p }
+func (td *TD) Provider() io.Closer { return td.p }
 
 // Close frees the domain. ErrBusy while QPs or SRQs are in it. Idempotent.
 func (td *TD) Close() error {

@@ -1,10 +1,12 @@
 package verbs
 
+import "io"
+
 // PD is a protection domain: MRs, QPs, SRQs and AHs work together only within one.
 // Its methods may be called by any goroutine.
 type PD struct {
 	ctx  *Context
-	p    PDProvider
+	p    io.Closer
 	life lifetime
 }
 
@@ -28,7 +30,7 @@ func (c *Context) AllocPD() (*PD, error) {
 func (pd *PD) Context() *Context { return pd.ctx }
 
 // Provider returns the provider's half.
-func (pd *PD) Provider() PDProvider { return pd.p }
+func (pd *PD) Provider() io.Closer { return pd.p }
 
 // Close frees the domain. ErrBusy while objects of it are open. Idempotent.
 func (pd *PD) Close() error {

@@ -1,6 +1,10 @@
 package verbs
 
-import "github.com/gucx/gucx/ucs"
+import (
+	"io"
+
+	"github.com/gucx/gucx/ucs"
+)
 
 // Provider is what implements the verbs objects of one open device: the mlx5
 // queues (over the software HCA or hardware), or the kernel's soft-RoCE queues.
@@ -14,12 +18,13 @@ type Provider interface {
 	QueryPort(port uint8) (PortAttr, error)
 	QueryGID(port uint8, index int) (GID, error)
 
-	AllocPD(pd *PD) (PDProvider, error)
+	// AllocPD and CreateAH return what frees the object.
+	AllocPD(pd *PD) (io.Closer, error)
 	// AllocBuffer returns zeroed page-aligned memory that peers reach without
 	// help of this process where the device can do that.
 	AllocBuffer(n int) (Buffer, error)
 	RegMR(pd *PD, buf []byte, access Access) (MRProvider, error)
-	CreateAH(pd *PD, attr AHAttr) (AHProvider, error)
+	CreateAH(pd *PD, attr AHAttr) (io.Closer, error)
 	CreateCompChannel() (CompChannelProvider, error)
 	CreateCQ(cq *CQ, attr CQInitAttr) (CQProvider, error)
 	CreateSRQ(srq *SRQ, attr SRQInitAttr) (SRQProvider, error)
@@ -32,9 +37,10 @@ type Provider interface {
 	Close() error
 }
 
-// TDAllocator is implemented by providers that have thread domains. Without one, each queue takes its lock.
+// TDAllocator is implemented by providers that have thread domains. Without one, each queue takes its lock. AllocTD
+// returns what frees the domain.
 type TDAllocator interface {
-	AllocTD(attr TDInitAttr) (TDProvider, error)
+	AllocTD(attr TDInitAttr) (io.Closer, error)
 }
 
 // GIDLister is implemented by providers whose ports have several GIDs.
@@ -57,18 +63,6 @@ type XRCDProvider interface {
 	OpenQP(qp *QP, qpn uint32) (QPProvider, error)
 	Close() error
 }
-
-// Closer destroys the provider's half of an object.
-type Closer interface{ Close() error }
-
-// PDProvider is a protection domain of the provider.
-type PDProvider = Closer
-
-// TDProvider is a thread domain of the provider.
-type TDProvider = Closer
-
-// AHProvider is an address handle of the provider.
-type AHProvider = Closer
 
 // Buffer is memory from AllocBuffer.
 type Buffer interface {

@@ -228,7 +228,7 @@ func TestStatus_VictimIsTold(t *testing.T) {
 
 func TestWCStatus_Texts(t *testing.T) {
 	seen := map[string]bool{}
-	for s := verbs.WCSuccess; s <= verbs.WCTMRndvIncomplet; s++ {
+	for s := verbs.WCSuccess; s <= 23; s++ { // all of enum ibv_wc_status
 		assert.NotEmpty(t, s.String())
 		assert.False(t, seen[s.String()], "%q twice", s)
 		seen[s.String()] = true

@@ -52,7 +52,8 @@ type WCStatus uint8
 
 // Completion statuses and what causes them. "Requester" is who posted the send
 // work request, "responder" the QP that it went to. All but WCSuccess move the QP
-// of the completion to ERR; the causes on the responder's side move both.
+// of the completion to ERR; the causes on the responder's side move both. The numbers of RD and of hardware tag
+// matching, which are not there, have a text but no name.
 const (
 	WCSuccess WCStatus = 0
 	// WCLocLenErr: at the requester, a message longer than DeviceAttr.MaxMsgSize, a
@@ -62,8 +63,6 @@ const (
 	// WCLocQPOpErr: the device found the work request malformed. PostSend refuses
 	// what would be, so only code that writes WQEs by itself gets this.
 	WCLocQPOpErr WCStatus = 2
-	// WCLocEECOpErr belongs to the RD service; never produced.
-	WCLocEECOpErr WCStatus = 3
 	// WCLocProtErr: an SGE with an unknown key, beyond its region, of another PD, or
 	// without AccessLocalWrite where the device writes (read, atomic, receive).
 	WCLocProtErr WCStatus = 4
@@ -91,23 +90,14 @@ const (
 	WCRetryExcErr WCStatus = 12
 	// WCRNRRetryExcErr: the responder had no receive, RNRRetry times.
 	WCRNRRetryExcErr WCStatus = 13
-	// WCLocRDDViolErr and WCRemInvRDReqErr belong to RD; never produced.
-	WCLocRDDViolErr  WCStatus = 14
-	WCRemInvRDReqErr WCStatus = 15
 	// WCRemAbortErr: the responder aborted the operation.
 	WCRemAbortErr WCStatus = 16
-	// WCInvEECNErr and WCInvEECStateErr belong to RD; never produced.
-	WCInvEECNErr     WCStatus = 17
-	WCInvEECStateErr WCStatus = 18
 	// WCFatalErr: the device failed.
 	WCFatalErr WCStatus = 19
 	// WCRespTimeoutErr: a response did not come in time; mlx5 has WCRetryExcErr.
 	WCRespTimeoutErr WCStatus = 20
 	// WCGeneralErr: a syndrome that no other status stands for.
 	WCGeneralErr WCStatus = 21
-	// WCTMErr and WCTMRndvIncomplet belong to hardware tag matching; never produced.
-	WCTMErr           WCStatus = 22
-	WCTMRndvIncomplet WCStatus = 23
 
 	wcStatusEnd = 24
 )

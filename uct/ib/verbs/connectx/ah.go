@@ -11,7 +11,7 @@ import (
 
 // CreateAH implements prm.Hardware. On RoCE the kernel resolves the address of the neighbor, which may block; on
 // InfiniBand it is not called, and the handle is 0.
-func (h *Hardware) CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, raw [prm.AVLen]byte, err error) {
+func (h *hardware) CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, raw [prm.AVLen]byte, err error) {
 	if err = h.checkPort(attr.Port); err != nil {
 		return 0, raw, err
 	}
@@ -57,7 +57,7 @@ func sourcePort(label uint32) uint16 {
 }
 
 // isEthernet reports whether a port is one of RoCE. It queries the kernel once for each port.
-func (h *Hardware) isEthernet(port uint8) (bool, error) {
+func (h *hardware) isEthernet(port uint8) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if is, ok := h.ethernet[port]; ok {
@@ -75,7 +75,7 @@ const minAHReplyLen = 10
 
 // createAH makes the kernel's address handle, and returns the address of the neighbor. The handle is the kernel's
 // plus 1, so 0 is no handle.
-func (h *Hardware) createAH(pdn uint32, attr *verbs.AHAttr) (handle uint32, mac [6]byte, err error) {
+func (h *hardware) createAH(pdn uint32, attr *verbs.AHAttr) (handle uint32, mac [6]byte, err error) {
 	if h.reply.commandsWithData&createAHWithReply == 0 {
 		return 0, mac, lacks(&h.ctx.Info, "addresses of neighbors from the kernel")
 	}
@@ -101,7 +101,7 @@ func (h *Hardware) createAH(pdn uint32, attr *verbs.AHAttr) (handle uint32, mac 
 }
 
 // DestroyAH implements prm.Hardware.
-func (h *Hardware) DestroyAH(handle uint32) error {
+func (h *hardware) DestroyAH(handle uint32) error {
 	if handle == 0 {
 		return nil
 	}

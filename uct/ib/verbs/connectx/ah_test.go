@@ -28,7 +28,7 @@ func TestCreateAH(t *testing.T) {
 		"ib":   {RateSL: 3, DLID: 9, GRH: true, TrafficClass: 1, HopLimit: 64, SGIDIndex: 1, FlowLabel: 7, DGID: gid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, err := NewDevice(newTranscriptKernel(t, "testdata/libmlx5-"+name+".txt"), transcriptInfo, mlx5.Config{}).Open()
+			ctx, err := newDevice(newTranscriptKernel(t, "testdata/libmlx5-"+name+".txt"), transcriptInfo, mlx5.Config{}).Open()
 			require.NoError(t, err)
 			pd, err := ctx.AllocPD()
 			require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 const cqeVersion = 1
 
 // open opens a device file. queues has its defaults.
-func open(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) (*Hardware, error) {
+func open(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) (*hardware, error) {
 	if info.ABI != driverABI {
 		return nil, lacks(&info, "version %d of the ABI of mlx5, want %d", info.ABI, driverABI)
 	}
@@ -75,7 +75,7 @@ func (r *contextReply) check(info *uverbs.Info, pageLen int) error {
 }
 
 // hasBlueFlame reports whether work requests can be stored to the adapter.
-func (h *Hardware) hasBlueFlame() bool { return h.reply.bfRegLen != 0 }
+func (h *hardware) hasBlueFlame() bool { return h.reply.bfRegLen != 0 }
 
 // maxPayload is what the longest work request has room for after its largest header, that of UD, in bytes.
 func (r *contextReply) maxPayload() int {

@@ -10,11 +10,11 @@ import (
 // eventChannel implements prm.EventChannel.
 type eventChannel struct {
 	*uverbs.Channel
-	h *Hardware
+	h *hardware
 }
 
 // NewChannel implements prm.EventHardware.
-func (h *Hardware) NewChannel() (prm.EventChannel, error) {
+func (h *hardware) NewChannel() (prm.EventChannel, error) {
 	ch, err := h.ctx.NewChannel()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (ch eventChannel) TryRead() (cqn uint32, ok bool) {
 }
 
 // CreateCQ implements prm.Hardware.
-func (h *Hardware) CreateCQ(p prm.CQParams) (cqn uint32, err error) {
+func (h *hardware) CreateCQ(p prm.CQParams) (cqn uint32, err error) {
 	if p.Vector >= int(h.ctx.CompVectors) {
 		return 0, h.invalid("no completion vector %d of %d", p.Vector, h.ctx.CompVectors)
 	}
@@ -82,17 +82,17 @@ func (h *Hardware) CreateCQ(p prm.CQParams) (cqn uint32, err error) {
 	return reply.Number, nil
 }
 
-func (h *Hardware) destroyCQ(q named) error {
+func (h *hardware) destroyCQ(q named) error {
 	var reply uverbs.DestroyCQReply
 	return h.ctx.Call(uverbs.MethodDestroyCQ, uverbs.Object(uverbs.AttrHandle, q.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // DestroyCQ implements prm.Hardware.
-func (h *Hardware) DestroyCQ(cqn uint32) error { return h.destroy(h.cqs, "CQ", cqn, h.destroyCQ) }
+func (h *hardware) DestroyCQ(cqn uint32) error { return h.destroy(h.cqs, "CQ", cqn, h.destroyCQ) }
 
 // destroy removes object n of a table, and destroys it by call. The object leaves the table first: the kernel may give
 // its number to another one before call returns. After an error it is in the table again.
-func (h *Hardware) destroy(table map[uint32]named, what string, n uint32, call func(named) error) error {
+func (h *hardware) destroy(table map[uint32]named, what string, n uint32, call func(named) error) error {
 	h.mu.Lock()
 	q, ok := table[n]
 	o := h.byID[q.id]

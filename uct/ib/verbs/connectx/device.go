@@ -31,15 +31,15 @@ func DevicesOf(k uverbs.Kernel, queues mlx5.Config) ([]*verbs.Device, error) {
 	var devices []*verbs.Device
 	for _, info := range list {
 		if info.Driver == uverbs.DriverMLX5 {
-			devices = append(devices, NewDevice(k, info, queues))
+			devices = append(devices, newDevice(k, info, queues))
 		}
 	}
 	return devices, nil
 }
 
-// NewDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
+// newDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
 // The UAR policy of queues is not used: the driver allocates a UAR page when a queue needs it (UARLazy).
-func NewDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Device {
+func newDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Device {
 	queues.UARPolicy = mlx5.UARLazy
 	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {
 		cfg, err := queues.WithDefaults()
@@ -53,7 +53,7 @@ func NewDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Dev
 		cfg.ShutUpBF = cfg.ShutUpBF || !h.hasBlueFlame()
 		var hw prm.Hardware = h
 		if h.software != nil {
-			hw = softHardware{Hardware: h, Pollable: h.software}
+			hw = softHardware{hardware: h, Pollable: h.software}
 		}
 		p, err := mlx5.NewProvider(hw, cfg)
 		if err != nil {

@@ -24,7 +24,7 @@ func (e *ReplyError) Error() string {
 func (e *ReplyError) Unwrap() error { return ucs.ErrInternal }
 
 // badReply describes a reply that cannot be used.
-func (h *Hardware) badReply(op fmt.Stringer, format string, args ...any) error {
+func (h *hardware) badReply(op fmt.Stringer, format string, args ...any) error {
 	return &ReplyError{Dev: h.ctx.Name, Op: op.String(), Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -34,6 +34,6 @@ func lacks(info *uverbs.Info, format string, args ...any) error {
 }
 
 // invalid is the error for an argument that names nothing.
-func (h *Hardware) invalid(format string, args ...any) error {
+func (h *hardware) invalid(format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %w", h.ctx.Name, fmt.Sprintf(format, args...), ucs.ErrInvalidParam)
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // newID returns an ID that no object of the context has had.
-func (h *Hardware) newID() uint64 {
+func (h *hardware) newID() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lastID++
@@ -33,10 +33,10 @@ func (h *Hardware) newID() uint64 {
 }
 
 // SetAsyncSink implements prm.Hardware.
-func (h *Hardware) SetAsyncSink(s prm.AsyncSink) { h.sink.Store(&s) }
+func (h *hardware) SetAsyncSink(s prm.AsyncSink) { h.sink.Store(&s) }
 
 // deliverEvents passes asynchronous events on until the context is closed.
-func (h *Hardware) deliverEvents() {
+func (h *hardware) deliverEvents() {
 	defer close(h.eventLoop)
 	for {
 		e, err := h.ctx.NextEvent()
@@ -52,7 +52,7 @@ func (h *Hardware) deliverEvents() {
 
 // deliver passes an event on. Events of objects that are gone, of ports, and those that package verbs does not
 // have are dropped.
-func (h *Hardware) deliver(e uverbs.Event) {
+func (h *hardware) deliver(e uverbs.Event) {
 	if e.Type > uint32(verbs.EventQPLastWQEReached) {
 		return
 	}
@@ -95,7 +95,7 @@ func isFailure(t verbs.EventType) bool {
 	return t == verbs.EventQPFatal || t == verbs.EventQPReqErr || t == verbs.EventQPAccessErr
 }
 
-func (h *Hardware) raise(t verbs.EventType, number uint32) {
+func (h *hardware) raise(t verbs.EventType, number uint32) {
 	if s := h.sink.Load(); s != nil {
 		(*s).AsyncEvent(t, number)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
-// Hardware implements prm.Hardware by calls of the kernel. Any goroutine may call its methods. The kernel names
-// objects by handles, Hardware by the numbers that the adapter uses.
-type Hardware struct {
+// hardware implements prm.Hardware by calls of the kernel. Any goroutine may call its methods. The kernel names
+// objects by handles, hardware by the numbers that the adapter uses.
+type hardware struct {
 	ctx      *uverbs.Context
 	reply    contextReply
 	attr     verbs.DeviceAttr
@@ -35,14 +35,14 @@ type Hardware struct {
 }
 
 var (
-	_ prm.Hardware      = (*Hardware)(nil)
-	_ prm.XRCHardware   = (*Hardware)(nil)
-	_ prm.EventHardware = (*Hardware)(nil)
-	_ verbs.GIDLister   = (*Hardware)(nil)
+	_ prm.Hardware      = (*hardware)(nil)
+	_ prm.XRCHardware   = (*hardware)(nil)
+	_ prm.EventHardware = (*hardware)(nil)
+	_ verbs.GIDLister   = (*hardware)(nil)
 )
 
-func newHardware(ctx *uverbs.Context, reply contextReply) *Hardware {
-	h := &Hardware{ctx: ctx, reply: reply, eventLoop: make(chan struct{}), byID: map[uint64]object{},
+func newHardware(ctx *uverbs.Context, reply contextReply) *hardware {
+	h := &hardware{ctx: ctx, reply: reply, eventLoop: make(chan struct{}), byID: map[uint64]object{},
 		uars: map[uint32]*uarPage{}, pds: map[uint32]uint32{}, mrs: map[uint32]*memoryRegion{}, cqs: map[uint32]named{},
 		srqs: map[uint32]named{}, qps: map[uint32]*queuePair{}, ethernet: map[uint8]bool{}}
 	h.software = softwareOf(ctx)
@@ -59,7 +59,7 @@ type named struct {
 const maxNumber = 1 << 24
 
 // checkNumber checks the number of a new object. taken: another object has the number.
-func (h *Hardware) checkNumber(op uverbs.Method, number uint32, taken bool) error {
+func (h *hardware) checkNumber(op uverbs.Method, number uint32, taken bool) error {
 	if number == 0 || number >= maxNumber || taken {
 		return h.badReply(op, "number %#x, in use: %v", number, taken)
 	}
@@ -67,7 +67,7 @@ func (h *Hardware) checkNumber(op uverbs.Method, number uint32, taken bool) erro
 }
 
 // queryLimits reads what the device can do.
-func (h *Hardware) queryLimits() (err error) {
+func (h *hardware) queryLimits() (err error) {
 	if h.attr, err = h.ctx.QueryDevice(); err != nil {
 		return err
 	}
@@ -87,10 +87,10 @@ func (h *Hardware) queryLimits() (err error) {
 }
 
 // QueryDevice implements prm.Hardware.
-func (h *Hardware) QueryDevice() (verbs.DeviceAttr, error) { return h.attr, nil }
+func (h *hardware) QueryDevice() (verbs.DeviceAttr, error) { return h.attr, nil }
 
 // checkPort returns ErrInvalidParam for a port that the device does not have.
-func (h *Hardware) checkPort(port uint8) error {
+func (h *hardware) checkPort(port uint8) error {
 	if port < 1 || port > h.attr.PhysPorts {
 		return h.invalid("no port %d", port)
 	}
@@ -98,7 +98,7 @@ func (h *Hardware) checkPort(port uint8) error {
 }
 
 // QueryPort implements prm.Hardware.
-func (h *Hardware) QueryPort(port uint8) (verbs.PortAttr, error) {
+func (h *hardware) QueryPort(port uint8) (verbs.PortAttr, error) {
 	if err := h.checkPort(port); err != nil {
 		return verbs.PortAttr{}, err
 	}
@@ -107,7 +107,7 @@ func (h *Hardware) QueryPort(port uint8) (verbs.PortAttr, error) {
 }
 
 // QueryGID implements prm.Hardware. ErrInvalidParam for an entry that is not in use.
-func (h *Hardware) QueryGID(port uint8, index int) (verbs.GID, error) {
+func (h *hardware) QueryGID(port uint8, index int) (verbs.GID, error) {
 	if err := h.checkPort(port); err != nil {
 		return verbs.GID{}, err
 	}
@@ -116,7 +116,7 @@ func (h *Hardware) QueryGID(port uint8, index int) (verbs.GID, error) {
 }
 
 // GIDs implements verbs.GIDLister.
-func (h *Hardware) GIDs(port uint8) ([]verbs.GIDEntry, error) {
+func (h *hardware) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	if err := h.checkPort(port); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (h *Hardware) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 }
 
 // Close implements prm.Hardware. The kernel destroys the objects that are left.
-func (h *Hardware) Close() error {
+func (h *hardware) Close() error {
 	if h.closed.Swap(true) {
 		return nil
 	}

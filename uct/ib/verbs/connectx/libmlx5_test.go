@@ -58,7 +58,7 @@ func counted(first byte) (g verbs.GID) {
 
 func (s *script) run() {
 	t := s.t
-	ctx, err := NewDevice(s, transcriptInfo, s.queueConfig).Open()
+	ctx, err := newDevice(s, transcriptInfo, s.queueConfig).Open()
 	require.NoError(t, err)
 	s.ctx = ctx
 	s.step("query device")
@@ -269,7 +269,7 @@ func TestUnexplained(t *testing.T) {
 // A kernel that assigns registers to QPs is refused, with the reason.
 func TestLibmlx5_StaticUARs(t *testing.T) {
 	k := newTranscriptKernel(t, "testdata/libmlx5-static.txt")
-	_, err := NewDevice(k, transcriptInfo, mlx5.Config{}).Open()
+	_, err := newDevice(k, transcriptInfo, mlx5.Config{}).Open()
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 	assert.ErrorContains(t, err, "dynamic UAR pages")
 	assert.ErrorContains(t, err, "Linux 5.7")

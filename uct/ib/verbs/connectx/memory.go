@@ -18,7 +18,7 @@ type uarPage struct {
 }
 
 // AllocUAR implements prm.Hardware.
-func (h *Hardware) AllocUAR(typ prm.UARType) (prm.UAR, error) {
+func (h *hardware) AllocUAR(typ prm.UARType) (prm.UAR, error) {
 	kernelType := uint64(uarTypeBlueFlame)
 	if typ == prm.UARPlain {
 		kernelType = uarTypePlain
@@ -43,7 +43,7 @@ func (h *Hardware) AllocUAR(typ prm.UARType) (prm.UAR, error) {
 }
 
 // mapUAR maps a page at the place that the kernel has named.
-func (h *Hardware) mapUAR(page *uarPage, index uint32, offset uint64, mapLen uint32) (err error) {
+func (h *hardware) mapUAR(page *uarPage, index uint32, offset uint64, mapLen uint32) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, taken := h.uars[index]; mapLen != prm.UARPageLen || offset%prm.UARPageLen != 0 || taken {
@@ -57,7 +57,7 @@ func (h *Hardware) mapUAR(page *uarPage, index uint32, offset uint64, mapLen uin
 }
 
 // freeUAR unmaps a page and frees it in the kernel. After an error it can be called again.
-func (h *Hardware) freeUAR(page *uarPage) error {
+func (h *hardware) freeUAR(page *uarPage) error {
 	if page.mem != nil {
 		if err := h.ctx.Unmap(page.mem); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (h *Hardware) freeUAR(page *uarPage) error {
 }
 
 // FreeUAR implements prm.Hardware.
-func (h *Hardware) FreeUAR(u prm.UAR) error {
+func (h *hardware) FreeUAR(u prm.UAR) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	page, ok := h.uars[u.Index]
@@ -83,7 +83,7 @@ func (h *Hardware) FreeUAR(u prm.UAR) error {
 }
 
 // AllocPD implements prm.Hardware.
-func (h *Hardware) AllocPD() (uint32, error) {
+func (h *hardware) AllocPD() (uint32, error) {
 	var in uverbs.AllocPD
 	var out uverbs.HandleReply
 	var driver allocPDReply
@@ -102,7 +102,7 @@ func (h *Hardware) AllocPD() (uint32, error) {
 }
 
 // DeallocPD implements prm.Hardware.
-func (h *Hardware) DeallocPD(pdn uint32) error {
+func (h *hardware) DeallocPD(pdn uint32) error {
 	h.mu.Lock()
 	handle, ok := h.pds[pdn]
 	delete(h.pds, pdn) // see destroy
@@ -120,7 +120,7 @@ func (h *Hardware) DeallocPD(pdn uint32) error {
 }
 
 // pd is the handle of a PD.
-func (h *Hardware) pd(pdn uint32) (uint32, error) {
+func (h *hardware) pd(pdn uint32) (uint32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	handle, ok := h.pds[pdn]
@@ -136,7 +136,7 @@ type buffer struct{ *offheap.Block }
 func (b buffer) Close() error { return b.Free() }
 
 // AllocBuffer implements prm.Hardware.
-func (h *Hardware) AllocBuffer(n int) (verbs.Buffer, error) {
+func (h *hardware) AllocBuffer(n int) (verbs.Buffer, error) {
 	b, err := offheap.Alloc(n)
 	if err != nil {
 		return nil, errors.Join(ucs.ErrNoMemory, err)
@@ -151,7 +151,7 @@ type memoryRegion struct {
 }
 
 // RegMR implements prm.Hardware. The kernel pins the pages, which it counts against RLIMIT_MEMLOCK.
-func (h *Hardware) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error) {
+func (h *hardware) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error) {
 	pd, err := h.pd(pdn)
 	if err != nil {
 		return 0, 0, err
@@ -177,7 +177,7 @@ func (h *Hardware) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rke
 }
 
 // destroyMR returns when the adapter does not use the memory any more.
-func (h *Hardware) destroyMR(m *memoryRegion) error {
+func (h *hardware) destroyMR(m *memoryRegion) error {
 	if err := h.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(uverbs.AttrHandle, m.handle)); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (h *Hardware) destroyMR(m *memoryRegion) error {
 }
 
 // DeregMR implements prm.Hardware.
-func (h *Hardware) DeregMR(lkey uint32, free verbs.Buffer) error {
+func (h *hardware) DeregMR(lkey uint32, free verbs.Buffer) error {
 	h.mu.Lock()
 	m, ok := h.mrs[lkey]
 	delete(h.mrs, lkey) // see destroy

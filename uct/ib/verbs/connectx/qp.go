@@ -12,7 +12,7 @@ import (
 // queuePair is a QP, or an XRC target that the context has opened, once or more.
 type queuePair struct {
 	id      uint64
-	handles []uint32      // calls use the last one; under Hardware.mu
+	handles []uint32      // calls use the last one; under hardware.mu
 	state   atomic.Uint32 // verbs.QPState as ModifyQP has set it
 	failed  atomic.Bool   // an event says that the device has moved it to ERR
 }
@@ -21,7 +21,7 @@ type queuePair struct {
 const sigAll = 1 << 12
 
 // CreateQP implements prm.Hardware.
-func (h *Hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
+func (h *hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
 	attrs, err := h.parentsOf(&p)
 	if err != nil {
 		return 0, err
@@ -43,7 +43,7 @@ func (h *Hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
 func flags(bits uint32) uverbs.Attr { return uverbs.In(uverbs.QPAttrFlags, &bits) }
 
 // parentsOf are the attributes for what a QP is made of.
-func (h *Hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
+func (h *hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	pd, ok := h.pds[p.PDN]
@@ -73,7 +73,7 @@ func (h *Hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
 }
 
 // createQP makes a QP; attrs are its parents.
-func (h *Hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *createQP, attrs []uverbs.Attr) (qpn uint32, err error) {
+func (h *hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *createQP, attrs []uverbs.Attr) (qpn uint32, err error) {
 	q := &queuePair{id: h.newID()}
 	var got uverbs.QPCap
 	var reply createQPReply
@@ -104,7 +104,7 @@ func (h *Hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *crea
 }
 
 // qp is a QP with a handle of the kernel for it.
-func (h *Hardware) qp(qpn uint32) (q *queuePair, handle uint32, err error) {
+func (h *hardware) qp(qpn uint32) (q *queuePair, handle uint32, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q, ok := h.qps[qpn]
@@ -115,7 +115,7 @@ func (h *Hardware) qp(qpn uint32) (q *queuePair, handle uint32, err error) {
 }
 
 // ModifyQP implements prm.Hardware.
-func (h *Hardware) ModifyQP(qpn uint32, a *verbs.QPAttr, mask verbs.QPAttrMask) error {
+func (h *hardware) ModifyQP(qpn uint32, a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q, handle, err := h.qp(qpn)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (h *Hardware) ModifyQP(qpn uint32, a *verbs.QPAttr, mask verbs.QPAttrMask) 
 
 // QueryQP implements prm.Hardware. In RTS and SQD a failed work request moves the QP to ERR, of which only the
 // device knows: the query is a command of its firmware. Other failures raise an event.
-func (h *Hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
+func (h *hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
 	q, handle, err := h.qp(qpn)
 	if err != nil {
 		return 0, err
@@ -166,13 +166,13 @@ func (h *Hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
 	return verbs.QPState(out.State), nil
 }
 
-func (h *Hardware) destroyQP(handle uint32) error {
+func (h *hardware) destroyQP(handle uint32) error {
 	var reply uverbs.DestroyReply
 	return h.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(uverbs.AttrHandle, handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // DestroyQP implements prm.Hardware. Of a target that was opened several times it closes one handle.
-func (h *Hardware) DestroyQP(qpn uint32) error {
+func (h *hardware) DestroyQP(qpn uint32) error {
 	h.mu.Lock()
 	q, ok := h.qps[qpn]
 	if !ok {

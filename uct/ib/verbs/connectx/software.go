@@ -25,9 +25,9 @@ func softwareOf(ctx *uverbs.Context) Software {
 	return nil
 }
 
-// softHardware is Hardware over software, which polls drive.
+// softHardware is hardware over software, which polls drive.
 type softHardware struct {
-	*Hardware
+	*hardware
 	prm.Pollable
 }
 

@@ -9,13 +9,13 @@ import (
 )
 
 // CreateSRQ implements prm.Hardware.
-func (h *Hardware) CreateSRQ(p prm.SRQParams) (srqn uint32, err error) {
+func (h *hardware) CreateSRQ(p prm.SRQParams) (srqn uint32, err error) {
 	return h.createSRQ(p, verbs.SRQTypeBasic)
 }
 
 // createSRQ makes an SRQ; attrs are those of the type. The kernel computes the length of the queue from the depth and
 // the SGEs, which are those that the queue has room for.
-func (h *Hardware) createSRQ(p prm.SRQParams, typ verbs.SRQType, attrs ...uverbs.Attr) (srqn uint32, err error) {
+func (h *hardware) createSRQ(p prm.SRQParams, typ verbs.SRQType, attrs ...uverbs.Attr) (srqn uint32, err error) {
 	pd, err := h.pd(p.PDN)
 	if err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func (h *Hardware) createSRQ(p prm.SRQParams, typ verbs.SRQType, attrs ...uverbs
 const srqLimit = 2
 
 // ArmSRQ implements prm.Hardware.
-func (h *Hardware) ArmSRQ(srqn uint32, limit int) error {
+func (h *hardware) ArmSRQ(srqn uint32, limit int) error {
 	h.mu.Lock()
 	q, ok := h.srqs[srqn]
 	h.mu.Unlock()
@@ -72,10 +72,10 @@ func (h *Hardware) ArmSRQ(srqn uint32, limit int) error {
 	return h.ctx.Invoke(uverbs.CmdModifySRQ, uverbs.BytesOf(&in), nil)
 }
 
-func (h *Hardware) destroySRQ(q named) error {
+func (h *hardware) destroySRQ(q named) error {
 	var reply uverbs.DestroyReply
 	return h.ctx.Call(uverbs.MethodDestroySRQ, uverbs.Object(uverbs.AttrHandle, q.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
 // DestroySRQ implements prm.Hardware.
-func (h *Hardware) DestroySRQ(srqn uint32) error { return h.destroy(h.srqs, "SRQ", srqn, h.destroySRQ) }
+func (h *hardware) DestroySRQ(srqn uint32) error { return h.destroy(h.srqs, "SRQ", srqn, h.destroySRQ) }

@@ -7,7 +7,7 @@ import (
 )
 
 // OpenXRCD implements prm.XRCHardware. The number of a domain is the kernel's handle.
-func (h *Hardware) OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error) {
+func (h *hardware) OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error) {
 	in := uverbs.OpenXRCD{FD: int32(attr.FD), OFlags: uint32(attr.Flags)}
 	var out uverbs.HandleReply
 	if err = h.ctx.Invoke(uverbs.CmdOpenXRCD, uverbs.BytesOf(&in), uverbs.BytesOf(&out)); err != nil {
@@ -17,12 +17,12 @@ func (h *Hardware) OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error) {
 }
 
 // CloseXRCD implements prm.XRCHardware.
-func (h *Hardware) CloseXRCD(xrcdn uint32) error {
+func (h *hardware) CloseXRCD(xrcdn uint32) error {
 	return h.ctx.Call(uverbs.MethodCloseXRCD, uverbs.Object(uverbs.AttrHandle, xrcdn))
 }
 
 // CreateXRCSRQ implements prm.XRCHardware. The adapter has one number for all SRQs, so it names the queue here, too.
-func (h *Hardware) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
+func (h *hardware) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	h.mu.Lock()
 	cq, ok := h.cqs[p.CQN]
 	h.mu.Unlock()
@@ -36,14 +36,14 @@ func (h *Hardware) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error
 }
 
 // CreateTarget implements prm.XRCHardware. A target has no queue, no doorbell record and no register.
-func (h *Hardware) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
+func (h *hardware) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
 	driver := createQP{flags: qpUARPageIndex}
 	qpn, err = h.createQP(verbs.QPTypeXRCRecv, &uverbs.QPCap{}, &driver, []uverbs.Attr{uverbs.Object(uverbs.QPAttrXRCD, xrcdn)})
 	return qpn, qpn, err
 }
 
 // OpenTarget implements prm.XRCHardware. The kernel makes a handle for each time that a target is opened.
-func (h *Hardware) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
+func (h *hardware) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
 	q := &queuePair{id: h.newID()}
 	in := uverbs.OpenQP{UserHandle: q.id, XRCD: xrcdn, QPN: qpn, Type: uint8(verbs.QPTypeXRCRecv)}
 	var out uverbs.OpenQPReply

@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/gucx/gucx/ucs"
@@ -147,7 +148,7 @@ type protectionDomain struct {
 func pdn(pd *verbs.PD) uint32 { return pd.Provider().(*protectionDomain).pdn }
 
 // AllocPD implements verbs.Provider.
-func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
+func (p *Provider) AllocPD(*verbs.PD) (io.Closer, error) {
 	n, err := p.hw.AllocPD()
 	if err != nil {
 		return nil, opError("allocate PD", err)
@@ -156,7 +157,7 @@ func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
 	return &protectionDomain{prov: p, pdn: n}, nil
 }
 
-// Close implements verbs.PDProvider.
+// Close implements io.Closer.
 func (d *protectionDomain) Close() error {
 	if err := d.prov.hw.DeallocPD(d.pdn); err != nil {
 		return opError("free PD", err)
@@ -205,7 +206,7 @@ type addressHandle struct {
 }
 
 // CreateAH implements verbs.Provider.
-func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, error) {
+func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (io.Closer, error) {
 	handle, av, err := p.hw.CreateAH(pdn(pd), attr)
 	if err != nil {
 		return nil, opError("create AH", err)
@@ -214,7 +215,7 @@ func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, 
 	return &addressHandle{prov: p, handle: handle, av: av}, nil
 }
 
-// Close implements verbs.AHProvider.
+// Close implements io.Closer.
 func (a *addressHandle) Close() error {
 	if err := a.prov.hw.DestroyAH(a.handle); err != nil {
 		return opError("destroy AH", err)
@@ -232,7 +233,7 @@ type threadDomain struct {
 }
 
 // AllocTD implements verbs.TDAllocator.
-func (p *Provider) AllocTD(attr verbs.TDInitAttr) (verbs.TDProvider, error) {
+func (p *Provider) AllocTD(attr verbs.TDInitAttr) (io.Closer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u, err := p.tds.take(attr.Sharing)
@@ -244,7 +245,7 @@ func (p *Provider) AllocTD(attr verbs.TDInitAttr) (verbs.TDProvider, error) {
 	return &threadDomain{prov: p, uuar: u, sharing: attr.Sharing}, nil
 }
 
-// Close implements verbs.TDProvider.
+// Close implements io.Closer.
 func (t *threadDomain) Close() error {
 	p := t.prov
 	p.mu.Lock()

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,7 +63,7 @@ func openWatched(t *testing.T) (*watchedHW, *verbs.Context, *verbs.PD) {
 }
 
 // closeLast closes an object after those made later.
-func closeLast(t *testing.T, c verbs.Closer) {
+func closeLast(t *testing.T, c io.Closer) {
 	t.Helper()
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 }

@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -112,7 +113,7 @@ type foreign struct {
 type strangeQP struct{ verbs.QPProvider }
 type strangeCQ struct{ verbs.CQProvider }
 type strangeSRQ struct{ verbs.SRQProvider }
-type strangeAH struct{ verbs.AHProvider }
+type strangeAH struct{ io.Closer }
 
 func (s foreign) CreateCQ(cq *verbs.CQ, a verbs.CQInitAttr) (verbs.CQProvider, error) {
 	p, err := s.inner.CreateCQ(cq, a)
@@ -124,7 +125,7 @@ func (s foreign) CreateSRQ(srq *verbs.SRQ, a verbs.SRQInitAttr) (verbs.SRQProvid
 	return strangeSRQ{p}, err
 }
 
-func (s foreign) CreateAH(pd *verbs.PD, a verbs.AHAttr) (verbs.AHProvider, error) {
+func (s foreign) CreateAH(pd *verbs.PD, a verbs.AHAttr) (io.Closer, error) {
 	p, err := s.inner.CreateAH(pd, a)
 	return strangeAH{p}, err
 }

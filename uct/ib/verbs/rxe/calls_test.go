@@ -33,7 +33,7 @@ type objects struct {
 
 // useAll makes one object of each type, lets test use them, and destroys them. gid is that of the lab with index 1.
 func useAll(t *testing.T, k uverbs.Kernel, test func(*objects)) {
-	devices, err := DevicesOf(k)
+	devices, err := devicesOf(k)
 	require.NoError(t, err)
 	require.NotEmpty(t, devices)
 	o := &objects{}

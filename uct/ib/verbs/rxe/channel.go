@@ -17,7 +17,7 @@ import (
 // compChannel delivers completion events: those of the kernel, and those that Arm raises for completions that were
 // there already. FD is an epoll descriptor over the kernel's descriptor and an eventfd.
 type compChannel struct {
-	prov         *Provider
+	prov         *provider
 	kernel       *uverbs.Channel
 	epoll, event int
 	raised       atomic.Int32 // events in queue
@@ -28,7 +28,7 @@ type compChannel struct {
 }
 
 // CreateCompChannel implements verbs.Provider.
-func (p *Provider) CreateCompChannel() (_ verbs.CompChannelProvider, err error) {
+func (p *provider) CreateCompChannel() (_ verbs.CompChannelProvider, err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

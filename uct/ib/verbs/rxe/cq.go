@@ -15,7 +15,7 @@ import (
 
 // compQueue is the consumer of a CQ.
 type compQueue struct {
-	prov   *Provider
+	prov   *provider
 	v      *verbs.CQ
 	ring   *ring
 	ci     uint32 // masked
@@ -34,7 +34,7 @@ type compQueue struct {
 }
 
 // CreateCQ implements verbs.Provider.
-func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
+func (p *provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
 	c := &compQueue{prov: p, v: v, locked: !attr.SingleThreaded, id: p.objects.reserve()}
 	depth, vector := uint32(attr.Depth), uint32(attr.Vector)
 	var got uint32

@@ -12,10 +12,10 @@ import (
 const driverABI = 2
 
 // Devices lists the rxe devices of the kernel, by name; none where the kernel has no RDMA.
-func Devices() ([]*verbs.Device, error) { return DevicesOf(uverbs.System()) }
+func Devices() ([]*verbs.Device, error) { return devicesOf(uverbs.System()) }
 
-// DevicesOf is Devices of another kernel, for tests.
-func DevicesOf(k uverbs.Kernel) ([]*verbs.Device, error) {
+// devicesOf is Devices of another kernel, for tests.
+func devicesOf(k uverbs.Kernel) ([]*verbs.Device, error) {
 	list, err := uverbs.List(k)
 	if err != nil {
 		return nil, err
@@ -23,14 +23,14 @@ func DevicesOf(k uverbs.Kernel) ([]*verbs.Device, error) {
 	var devices []*verbs.Device
 	for _, info := range list {
 		if info.Driver == uverbs.DriverRXE {
-			devices = append(devices, NewDevice(k, info))
+			devices = append(devices, newDevice(k, info))
 		}
 	}
 	return devices, nil
 }
 
-// NewDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
-func NewDevice(k uverbs.Kernel, info uverbs.Info) *verbs.Device {
+// newDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
+func newDevice(k uverbs.Kernel, info uverbs.Info) *verbs.Device {
 	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {
 		p, err := open(k, info)
 		if err != nil {
@@ -40,7 +40,7 @@ func NewDevice(k uverbs.Kernel, info uverbs.Info) *verbs.Device {
 	})
 }
 
-func open(k uverbs.Kernel, info uverbs.Info) (*Provider, error) {
+func open(k uverbs.Kernel, info uverbs.Info) (*provider, error) {
 	if info.ABI != driverABI {
 		return nil, fmt.Errorf("%s: version %d of the ABI of rxe, want %d: %w", info.Name, info.ABI, driverABI, ucs.ErrUnsupported)
 	}
@@ -48,7 +48,7 @@ func open(k uverbs.Kernel, info uverbs.Info) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{ctx: ctx}
+	p := &provider{ctx: ctx}
 	p.objects.init()
 	if p.attr, err = queryDevice(ctx); err != nil {
 		_ = ctx.Close()

@@ -3,6 +3,7 @@ package rxe
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 
@@ -12,9 +13,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
-// Provider implements verbs.Provider. Control methods may be called by any goroutine. It has no XRC and no thread
+// provider implements verbs.Provider. Control methods may be called by any goroutine. It has no XRC and no thread
 // domains.
-type Provider struct {
+type provider struct {
 	ctx     *uverbs.Context
 	attr    verbs.DeviceAttr
 	objects objectTable
@@ -22,17 +23,17 @@ type Provider struct {
 }
 
 var (
-	_ verbs.Provider  = (*Provider)(nil)
-	_ verbs.GIDLister = (*Provider)(nil)
+	_ verbs.Provider  = (*provider)(nil)
+	_ verbs.GIDLister = (*provider)(nil)
 )
 
 func opError(op string, err error) error { return &ucs.OpError{TL: "rxe", Op: op, Err: err} }
 
 // QueryDevice implements verbs.Provider.
-func (p *Provider) QueryDevice() verbs.DeviceAttr { return p.attr }
+func (p *provider) QueryDevice() verbs.DeviceAttr { return p.attr }
 
 // checkPort returns ErrInvalidParam for a port that the device does not have.
-func (p *Provider) checkPort(port uint8) error {
+func (p *provider) checkPort(port uint8) error {
 	if port < 1 || port > p.attr.PhysPorts {
 		return fmt.Errorf("%s: no port %d: %w", p.ctx.Name, port, ucs.ErrInvalidParam)
 	}
@@ -40,7 +41,7 @@ func (p *Provider) checkPort(port uint8) error {
 }
 
 // QueryPort implements verbs.Provider.
-func (p *Provider) QueryPort(port uint8) (verbs.PortAttr, error) {
+func (p *provider) QueryPort(port uint8) (verbs.PortAttr, error) {
 	if err := p.checkPort(port); err != nil {
 		return verbs.PortAttr{}, err
 	}
@@ -50,7 +51,7 @@ func (p *Provider) QueryPort(port uint8) (verbs.PortAttr, error) {
 
 // QueryGID implements verbs.Provider. An entry that is not in use is ErrInvalidParam, too: a work request from it
 // would not be sent.
-func (p *Provider) QueryGID(port uint8, index int) (verbs.GID, error) {
+func (p *provider) QueryGID(port uint8, index int) (verbs.GID, error) {
 	list, err := p.GIDs(port)
 	if err != nil {
 		return verbs.GID{}, err
@@ -64,7 +65,7 @@ func (p *Provider) QueryGID(port uint8, index int) (verbs.GID, error) {
 }
 
 // GIDs implements verbs.GIDLister.
-func (p *Provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
+func (p *provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	if err := p.checkPort(port); err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (p *Provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 }
 
 // Close implements verbs.Provider.
-func (p *Provider) Close() error { return p.ctx.Close() }
+func (p *provider) Close() error { return p.ctx.Close() }
 
 // protectionDomain is a PD.
 type protectionDomain struct {
@@ -84,7 +85,7 @@ type protectionDomain struct {
 func handleOf(pd *verbs.PD) uint32 { return pd.Provider().(*protectionDomain).handle }
 
 // AllocPD implements verbs.Provider.
-func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
+func (p *provider) AllocPD(*verbs.PD) (io.Closer, error) {
 	var in uverbs.AllocPD
 	var out uverbs.HandleReply
 	if err := p.ctx.Invoke(uverbs.CmdAllocPD, uverbs.BytesOf(&in), uverbs.BytesOf(&out)); err != nil {
@@ -93,7 +94,7 @@ func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
 	return &protectionDomain{ctx: p.ctx, handle: out.Handle}, nil
 }
 
-// Close implements verbs.PDProvider.
+// Close implements io.Closer.
 func (d *protectionDomain) Close() error {
 	return d.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, d.handle))
 }
@@ -104,7 +105,7 @@ type buffer struct{ *offheap.Block }
 func (b buffer) Close() error { return b.Free() }
 
 // AllocBuffer implements verbs.Provider.
-func (p *Provider) AllocBuffer(n int) (verbs.Buffer, error) {
+func (p *provider) AllocBuffer(n int) (verbs.Buffer, error) {
 	b, err := offheap.Alloc(n)
 	if err != nil {
 		return nil, opError("allocate buffer", errors.Join(ucs.ErrNoMemory, err))
@@ -121,7 +122,7 @@ type memoryRegion struct {
 }
 
 // RegMR implements verbs.Provider. The kernel pins the pages, which it counts against RLIMIT_MEMLOCK.
-func (p *Provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.MRProvider, error) {
+func (p *provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.MRProvider, error) {
 	m := &memoryRegion{ctx: p.ctx}
 	m.pin.Pin(&buf[0])
 	addr := addressOf(buf)
@@ -160,7 +161,7 @@ type addressHandle struct {
 }
 
 // CreateAH implements verbs.Provider. It may block while the kernel resolves the address of the neighbor.
-func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, error) {
+func (p *provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (io.Closer, error) {
 	in := uverbs.CreateAH{PD: handleOf(pd), Attr: uverbs.AHAttr{
 		DGID: attr.DGID, FlowLabel: attr.FlowLabel, SGIDIndex: attr.SGIDIndex, HopLimit: attr.HopLimit,
 		TrafficClass: attr.TrafficClass, DLID: attr.DLID, SL: attr.SL, IsGlobal: flag(attr.Global), Port: attr.Port,
@@ -174,7 +175,7 @@ func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, 
 	return &addressHandle{ctx: p.ctx, handle: out.Handle, number: driver.Number}, nil
 }
 
-// Close implements verbs.AHProvider.
+// Close implements io.Closer.
 func (a *addressHandle) Close() error {
 	return a.ctx.Call(uverbs.MethodDestroyAH, uverbs.Object(uverbs.AttrHandle, a.handle))
 }
@@ -188,7 +189,7 @@ func flag(b bool) uint8 {
 
 // NextAsyncEvent implements verbs.Provider. Events of objects that are gone, and those that package verbs does not
 // have, are dropped.
-func (p *Provider) NextAsyncEvent() (verbs.AsyncEvent, error) {
+func (p *provider) NextAsyncEvent() (verbs.AsyncEvent, error) {
 	for {
 		e, err := p.ctx.NextEvent()
 		if err != nil {

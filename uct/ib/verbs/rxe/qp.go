@@ -35,7 +35,7 @@ type queuePair struct {
 	state  atomic.Uint32 // as Modify has set it
 	failed atomic.Bool   // the device has moved the QP to ERR
 
-	prov           *Provider
+	prov           *provider
 	v              *verbs.QP
 	handle         uint32
 	id             uint64
@@ -43,7 +43,7 @@ type queuePair struct {
 }
 
 // CreateQP implements verbs.Provider.
-func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvider, _ verbs.QPCap, err error) {
+func (p *provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvider, _ verbs.QPCap, err error) {
 	if attr.Type != verbs.QPTypeRC && attr.Type != verbs.QPTypeUD {
 		return nil, verbs.QPCap{}, opError("create QP", fmt.Errorf("device %s has no QPs of type %v: %w", p.ctx.Name, attr.Type, ucs.ErrUnsupported))
 	}

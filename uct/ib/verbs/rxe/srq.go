@@ -15,7 +15,7 @@ import (
 // sharedRecv is a shared receive queue. The kernel is given the number of an entry of posted instead of the ID of a
 // receive, so that a receive can be posted again when the QP that has taken it is gone.
 type sharedRecv struct {
-	prov   *Provider
+	prov   *provider
 	v      *verbs.SRQ
 	handle uint32
 	number uint32
@@ -40,7 +40,7 @@ type postedRecv struct {
 }
 
 // CreateSRQ implements verbs.Provider.
-func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQProvider, err error) {
+func (p *provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQProvider, err error) {
 	const op = "create SRQ"
 	if attr.Type != verbs.SRQTypeBasic {
 		return nil, opError(op, fmt.Errorf("device %s has no XRC: %w", p.ctx.Name, ucs.ErrUnsupported))

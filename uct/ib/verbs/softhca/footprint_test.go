@@ -3,6 +3,7 @@ package softhca
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -48,26 +49,26 @@ func TestFootprint_IsWhatIsAllocated(t *testing.T) {
 	srq, err := pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 16, MaxSGE: 1})
 	require.NoError(t, err)
 	buf := make([]byte, many)
-	qp := func(srq *verbs.SRQ) func() (verbs.Closer, error) {
-		return func() (verbs.Closer, error) {
+	qp := func(srq *verbs.SRQ) func() (io.Closer, error) {
+		return func() (io.Closer, error) {
 			return pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: cq, RecvCQ: cq, SRQ: srq,
 				Cap: verbs.QPCap{MaxSendWR: 64, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1}})
 		}
 	}
 	for _, c := range []struct {
 		name  string
-		open  func() (verbs.Closer, error)
+		open  func() (io.Closer, error)
 		bytes func(*verbs.ResourceBytes) int64
 	}{
-		{"PD", func() (verbs.Closer, error) { return ctx.AllocPD() },
+		{"PD", func() (io.Closer, error) { return ctx.AllocPD() },
 			func(b *verbs.ResourceBytes) int64 { return b.PDs }},
-		{"MR", func() (verbs.Closer, error) { return pd.RegMR(buf, 0) },
+		{"MR", func() (io.Closer, error) { return pd.RegMR(buf, 0) },
 			func(b *verbs.ResourceBytes) int64 { return b.MRs }},
-		{"TD", func() (verbs.Closer, error) { return ctx.AllocTD(verbs.TDInitAttr{}) },
+		{"TD", func() (io.Closer, error) { return ctx.AllocTD(verbs.TDInitAttr{}) },
 			func(b *verbs.ResourceBytes) int64 { return b.TDs + b.UARs }},
-		{"CQ", func() (verbs.Closer, error) { return ctx.CreateCQ(verbs.CQInitAttr{Depth: 64}) },
+		{"CQ", func() (io.Closer, error) { return ctx.CreateCQ(verbs.CQInitAttr{Depth: 64}) },
 			func(b *verbs.ResourceBytes) int64 { return b.CQs }},
-		{"SRQ", func() (verbs.Closer, error) {
+		{"SRQ", func() (io.Closer, error) {
 			return pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 16, MaxSGE: 1})
 		}, func(b *verbs.ResourceBytes) int64 { return b.SRQs }},
 		{"QP", qp(nil), func(b *verbs.ResourceBytes) int64 { return b.QPs }},
@@ -82,16 +83,16 @@ func TestFootprint_IsWhatIsAllocated(t *testing.T) {
 			assert.True(t, near(), "%d counted, %d allocated", counted/many, used/many)
 		})
 	}
-	for _, o := range []verbs.Closer{srq, cq, pd, ctx} {
+	for _, o := range []io.Closer{srq, cq, pd, ctx} {
 		require.NoError(t, o.Close())
 	}
 }
 
 // footprints opens many objects, and returns what is counted for them and what the process
 // allocates meanwhile.
-func footprints(t *testing.T, ctx *verbs.Context, open func() (verbs.Closer, error), bytes func(*verbs.ResourceBytes) int64) (counted, used int64) {
+func footprints(t *testing.T, ctx *verbs.Context, open func() (io.Closer, error), bytes func(*verbs.ResourceBytes) int64) (counted, used int64) {
 	t.Helper()
-	objects := make([]verbs.Closer, many)
+	objects := make([]io.Closer, many)
 	used, before := inUse(), resources(t, ctx)
 	for i := range objects {
 		var err error
@@ -184,7 +185,7 @@ func TestFootprint_Segments(t *testing.T) {
 	before, counted := written(t), resources(t, ctx).Bytes
 	domain, err := ctx.OpenXRCD(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE})
 	require.NoError(t, err)
-	var open []verbs.Closer
+	var open []io.Closer
 	for range many {
 		s, err := pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: domain, CQ: cq, MaxWR: 2 * table.ShownRecvs, MaxSGE: 1})
 		require.NoError(t, err)

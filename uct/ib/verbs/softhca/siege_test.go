@@ -3,6 +3,7 @@ package softhca
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,7 +174,7 @@ func (s *siege) register() {
 }
 
 func (s *siege) close() {
-	for _, c := range []verbs.Closer{s.loyal, s.loyalCQ, s.ahs[0], s.ahs[1], s.own, s.window, s.readOnly, s.bulk, s.pd} {
+	for _, c := range []io.Closer{s.loyal, s.loyalCQ, s.ahs[0], s.ahs[1], s.own, s.window, s.readOnly, s.bulk, s.pd} {
 		require.NoError(s.t, c.Close())
 	}
 }
@@ -289,7 +290,7 @@ func (s *siege) end() {
 	for i := range s.qps {
 		require.NoError(s.t, s.qps[i].v.Close())
 	}
-	for _, c := range []verbs.Closer{s.srq, s.xsrq, s.domain, s.cq} {
+	for _, c := range []io.Closer{s.srq, s.xsrq, s.domain, s.cq} {
 		require.NoError(s.t, c.Close())
 	}
 	for i := range s.cells {
