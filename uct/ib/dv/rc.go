@@ -189,8 +189,8 @@ func (it *rcIface) clearRecent() {
 	}
 }
 
-// Forget implements rccore.Driver.
-func (it *rcIface) Forget(outer uct.EP) {
+// RemoveEP implements rccore.Driver.
+func (it *rcIface) RemoveEP(outer uct.EP) {
 	e := rcEPOf(outer)
 	it.cq.invalidateQPN(e.QPN)
 	e.sq.reg.removeQueue(&e.sq)

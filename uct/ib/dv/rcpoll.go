@@ -67,10 +67,10 @@ func (it *rcIface) endPoll(n int) int {
 // pending requests, with one doorbell for each EP.
 func (it *rcIface) dispatch(n int) int {
 	if it.reg == nil { // no EP yet
-		return it.Polled(n)
+		return it.FinishProgress(n)
 	}
 	it.reg.beginBatch()
-	n = it.Polled(n)
+	n = it.FinishProgress(n)
 	it.reg.endBatch()
 	return n
 }
@@ -97,7 +97,7 @@ func (it *rcIface) handleOther(s *prm.CQESlot, t prm.Tail) {
 		ok = recvCompletion(&it.srq, s, t, &wc)
 	}
 	if ok {
-		it.NotSent(&wc)
+		it.HandleOther(&wc)
 	}
 }
 

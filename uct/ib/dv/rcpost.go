@@ -108,7 +108,7 @@ func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	q := &e.sq
 	b := q.BB(q.pi)
 	word := q.Word(q.pi, prm.OpSendImm, prm.ShortSendSegs(amWordLen+n))
-	prm.PutShortSend(b, word, flags, e.Imm(id), hdr, payload)
+	prm.PutShortSend(b, word, flags, e.ConsumeCredit(id), hdr, payload)
 	q.ringBB(word, b, pi)
 	return nil
 }
@@ -140,7 +140,7 @@ func (e *rcEP) amInline(id uint8, hdr uint64, payload []byte) error {
 	e.PI = pi
 	q := &e.sq
 	word := q.Word(q.pi, prm.OpSendImm, prm.ShortSendSegs(amWordLen+n))
-	prm.PutCtrl(q.BB(q.pi), word, flags, e.Imm(id))
+	prm.PutCtrl(q.BB(q.pi), word, flags, e.ConsumeCredit(id))
 	q.PutSendData(q.pi, hdr, payload)
 	q.ringBBs(word, pi)
 	return nil

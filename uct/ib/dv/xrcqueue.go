@@ -55,9 +55,9 @@ func (it *rcIface) handleXRC(s *prm.CQESlot, t prm.Tail) bool {
 	switch {
 	case !it.xrcQueues[index].parse(s, t, wc):
 	case it.filter == nil:
-		it.NotSent(wc)
+		it.HandleOther(wc)
 	case it.filter.Filter(wc):
-		it.Completed(wc)
+		it.HandleCompletion(wc)
 	}
 	return true
 }

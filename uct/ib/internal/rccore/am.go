@@ -30,7 +30,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	wr := &it.am[0]
 	wr.Inline = wr.Inline[:n]
 	wr.Flags = flags | e.signal()
-	wr.Imm = e.Imm(id)
+	wr.Imm = e.ConsumeCredit(id)
 	return e.post(&it.am)
 }
 
@@ -48,9 +48,9 @@ func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
 	return 0, nil
 }
 
-// Imm consumes a credit and returns the immediate of the message that the caller posts next. The
+// ConsumeCredit consumes a credit and returns the immediate of the message that the caller posts next. The
 // immediate also returns the credits that are due.
-func (e *EP) Imm(id uint8) uint32 {
+func (e *EP) ConsumeCredit(id uint8) uint32 {
 	e.Credits--
 	imm := rcwire.AM(id, e.creditsDue)
 	e.creditsDue = 0
@@ -70,8 +70,8 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
 		return 0, err
 	}
 	n = p.Pack(e.it.tx.Bytes(buf))
-	wr := e.it.fullWR(verbs.OpSendWithImm, flags)
-	wr.Imm = e.Imm(id)
+	wr := e.it.resetOtherWR(verbs.OpSendWithImm, flags)
+	wr.Imm = e.ConsumeCredit(id)
 	return n, e.postBuffer(buf, n)
 }
 
@@ -99,11 +99,11 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 	if len(hdr) == 0 {
 		sges = sges[1:]
 	}
-	wr := it.fullWR(verbs.OpSendWithImm, flags|e.ownSignal())
-	wr.SGList, wr.Imm = sges, e.Imm(id)
+	wr := it.resetOtherWR(verbs.OpSendWithImm, flags|e.ownSignal())
+	wr.SGList, wr.Imm = sges, e.ConsumeCredit(id)
 	o := it.ops.get()
 	o.kind, o.buf, o.comp = opSend, buf, c
-	if err = e.post(&it.full); err != nil {
+	if err = e.post(&it.otherWR); err != nil {
 		e.dropOp(o)
 		return false, err
 	}

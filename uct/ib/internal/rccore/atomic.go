@@ -37,7 +37,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.
 	wr := &it.fetch[0]
 	wr.Opcode, wr.Flags, wr.CompareAdd = verbs.OpAtomicFetchAdd, flags|e.signal(), value
 	wr.RemoteAddr, wr.RKey = raddr, uint32(key)
-	e.reads = e.PI + 1
+	e.lastReadPI = e.PI + 1
 	return e.post(&it.fetch)
 }
 
@@ -74,7 +74,7 @@ func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion
 			return false, err
 		}
 	}
-	if !e.fetches(c, result, e.PI) {
+	if !e.canJoinFetch(c, result, e.PI) {
 		o := it.ops.get()
 		o.kind, o.result, o.comp = opAtomic, result, c
 		it.fetchSGE[0].Addr, it.fetchSGE[0].Length = o.addr, 8
@@ -84,11 +84,11 @@ func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion
 	wr := &it.fetch[0]
 	wr.Flags, wr.RemoteAddr, wr.RKey = flags|e.joinSignal(e.PI), raddr, uint32(key)
 	pi := e.PI + 1
-	e.PI, e.reads, wr.ID = pi, pi, pi
+	e.PI, e.lastReadPI, wr.ID = pi, pi, pi
 	w.result = result
 	e.join(c, pi, opAtomic)
 	if _, err = e.send.PostSend(it.fetch[:]); err != nil {
-		return false, e.joinFailed(err)
+		return false, e.failJoined(err)
 	}
 	return true, nil
 }

@@ -20,32 +20,32 @@ var errCQ = errors.New("the completion queue has failed")
 // ErrCQLost is the error of operations that need a completion queue after it has failed.
 var ErrCQLost = ucs.Because(ucs.StatusIOError, errCQ)
 
-// cqFailed fails all EPs after an error of the completion queue. Only the first call does. It calls
+// handleCQError fails all EPs after an error of the completion queue. Only the first call does. It calls
 // completions.
-func (it *Iface) cqFailed() {
+func (it *Iface) handleCQError() {
 	if it.cqLost {
 		return
 	}
 	it.cqLost = true
 	if it.links != nil {
-		it.links.Lost()
+		it.links.HandleCQError()
 	}
 	for _, e := range slices.Concat(it.open.All(), it.closing.All()) {
 		it.fail(e, ucs.StatusIOError, errCQ)
-		e.abandon()
+		e.resetAndCancel()
 	}
 	if it.ext != nil {
-		it.ext.Lost()
+		it.ext.HandleCQError()
 	}
 }
 
-// abandon completes operations of an EP whose completions from the device do not arrive.
-func (e *EP) abandon() {
-	e.leaving, e.disconnectPending = timelimit.Limit{}, false
+// resetAndCancel completes operations of an EP whose completions from the device do not arrive.
+func (e *EP) resetAndCancel() {
+	e.disconnectLimit, e.disconnectPending = timelimit.Limit{}, false
 	if !e.link.Shared() {
 		_ = e.link.(*QPLink).reset() // if the device refuses, the whole device has failed
 	}
-	e.Canceled()
+	e.CancelOps()
 	e.releaseWhenIdle()
 }
 

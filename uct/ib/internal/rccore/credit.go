@@ -7,9 +7,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// credited adds credits that the peer returned. It returns false if the peer returned more than it
+// addCredits adds credits that the peer returned. It returns false if the peer returned more than it
 // received messages.
-func (e *EP) credited(n uint32) bool {
+func (e *EP) addCredits(n uint32) bool {
 	if uint32(e.peerGrant-e.Credits) < n {
 		return false
 	}
@@ -42,65 +42,65 @@ func (e *EP) noCredit() error {
 	return uct.ErrNoResource
 }
 
-// creditDue counts a received message. When the credits that are due reach half of the window, the
+// countReceived counts a received message. When the credits that are due reach half of the window, the
 // EP is added to the list of EPs that return credits by a separate message, unless an active
 // message carries them before the end of this Progress.
-func (e *EP) creditDue() {
+func (e *EP) countReceived() {
 	e.creditsDue++
-	e.listCredits()
+	e.listForCredits()
 }
 
-// listCredits adds the EP to it.due if the credits that are due reach half of the window.
-func (e *EP) listCredits() {
-	if 2*e.creditsDue >= e.window && !e.dueListed && e.state == stateReady {
-		e.dueListed = true
-		e.next, e.it.due = e.it.due, e
-		e.it.raise(attnBacklog)
+// listForCredits adds the EP to it.creditReturners if the credits that are due reach half of the window.
+func (e *EP) listForCredits() {
+	if 2*e.creditsDue >= e.window && !e.listedForCredits && e.state == stateReady {
+		e.listedForCredits = true
+		e.next, e.it.creditReturners = e.it.creditReturners, e
+		e.it.raise(attnDeferred)
 	}
 }
 
-// returnCredits returns the credits of the EPs in it.due, while the CQ has slots. EPs that cannot
+// returnCredits returns the credits of the EPs in it.creditReturners, while the CQ has slots. EPs that cannot
 // post remain in the list.
 func (it *Iface) returnCredits() {
-	var stay *EP
-	for it.due != nil && it.HasResources() {
-		e := it.due
-		it.due = e.next
-		e.next, e.dueListed = nil, false
+	var unsent *EP
+	for it.creditReturners != nil && it.HasResources() {
+		e := it.creditReturners
+		it.creditReturners = e.next
+		e.next, e.listedForCredits = nil, false
 		if 2*e.creditsDue >= e.window && e.state == stateReady && !e.sendCredits() && e.state == stateReady {
-			e.dueListed = true
-			e.next, stay = stay, e
+			e.listedForCredits = true
+			e.next, unsent = unsent, e
 		}
 	}
-	for stay != nil {
-		e := stay
-		stay = e.next
-		e.next, it.due = it.due, e
+	for unsent != nil {
+		e := unsent
+		unsent = e.next
+		e.next, it.creditReturners = it.creditReturners, e
 	}
 }
 
 // sendCredits sends the credits that are due, before pending requests. It returns false if the EP
 // has no slot or the post fails.
 func (e *EP) sendCredits() bool {
-	if !e.slot() {
+	if !e.reserveSlot() {
 		return false
 	}
-	wr := e.it.fullWR(verbs.OpSendWithImm, 0)
+	wr := e.it.resetOtherWR(verbs.OpSendWithImm, 0)
 	wr.Flags = e.signal()
 	wr.Imm = uint32(rcwire.Credits(e.creditsDue))
 	e.creditsDue = 0
-	return e.post(&e.it.full) == nil
+	return e.post(&e.it.otherWR) == nil
 }
 
-// unlistCredits removes an EP from it.due.
-func (it *Iface) unlistCredits(e *EP) {
-	if !e.dueListed {
+// unlistForCredits removes an EP from it.creditReturners.
+func (it *Iface) unlistForCredits(e *EP) {
+	if !e.listedForCredits {
 		return
 	}
-	for p := &it.due; *p != nil; p = &(*p).next {
+	for p := &it.creditReturners; *p != nil; p = &(*p).next {
 		if *p == e {
 			*p = e.next
-			e.next, e.dueListed = nil, false
+			e.next, e.listedForCredits = nil, false
 			return
 		}
 	}

@@ -141,7 +141,7 @@ func TestCredits_ReturnedOnce(t *testing.T) {
 		require.Equal(t, window-1, got, "in one Progress")
 		assert.EqualValues(t, 1, ba.core.PI)
 		assert.EqualValues(t, window/2-1, ba.core.creditsDue)
-		assert.Nil(t, b.it.core.due)
+		assert.Nil(t, b.it.core.creditReturners)
 		flush(t, ba, b, a)
 	})
 }
@@ -155,12 +155,12 @@ func TestCredits_ClosedEPReturnsNone(t *testing.T) {
 		got := 0
 		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
 			if got++; got == window/2 {
-				require.Same(t, ba.core, b.it.core.due)
+				require.Same(t, ba.core, b.it.core.creditReturners)
 				require.NoError(t, other.Close())
-				require.Same(t, ba.core, b.it.core.due, "another one has closed")
+				require.Same(t, ba.core, b.it.core.creditReturners, "another one has closed")
 				require.NoError(t, ba.Close())
-				require.Nil(t, b.it.core.due)
-				require.False(t, ba.core.dueListed)
+				require.Nil(t, b.it.core.creditReturners)
+				require.False(t, ba.core.listedForCredits)
 			}
 			return false
 		})))

@@ -13,60 +13,60 @@ import (
 // peer acknowledges the message; the process of the peer need not run. The EP destroys its QP only after
 // that: a peer that posted to a destroyed QP would only get a timeout.
 
-// disconnectLimit is the maximum time that a closed EP waits for the device of its peer, not
+// disconnectTimeout is the maximum time that a closed EP waits for the device of its peer, not
 // counting time in which this process does not run. A reachable device takes a thousandth of it.
 // After it, work requests in flight are canceled.
-const disconnectLimit = 100 * time.Millisecond
+const disconnectTimeout = 100 * time.Millisecond
 
 // disconnect sends the disconnect message, now or when the EP has a slot.
 func (e *EP) disconnect() error {
 	e.disconnectPending = true
-	e.startLeaveLimit()
+	e.startDisconnectLimit()
 	return e.trySendDisconnect()
 }
 
-// trySendDisconnect sends the disconnect message if the EP has a slot. If not, settleUnsettled calls it
+// trySendDisconnect sends the disconnect message if the EP has a slot. If not, retryReleases calls it
 // again.
 func (e *EP) trySendDisconnect() error {
-	if !e.slot() {
-		e.it.unsettled.add(e)
+	if !e.reserveSlot() {
+		e.it.releases.add(e)
 		return nil
 	}
 	e.disconnectPending = false
 	if !e.sendDisconnect() {
 		return e.stop()
 	}
-	e.startLeaveLimit()
+	e.startDisconnectLimit()
 	return nil
 }
 
 // sendDisconnect posts the disconnect message and reports success.
 func (e *EP) sendDisconnect() bool {
-	if !e.slot() {
+	if !e.reserveSlot() {
 		return false
 	}
-	wr := e.it.fullWR(verbs.OpSendWithImm, verbs.SendSignaled)
+	wr := e.it.resetOtherWR(verbs.OpSendWithImm, verbs.SendSignaled)
 	wr.Imm = uint32(rcwire.Disconnect())
 	e.Sig = e.PI + 1
-	return e.post(&e.it.full) == nil
+	return e.post(&e.it.otherWR) == nil
 }
 
-// startLeaveLimit starts the time limit of a closed EP.
-func (e *EP) startLeaveLimit() {
-	e.leaving = timelimit.New(e.it.leaveLimit)
-	e.it.leaving = true
-	e.it.raise(attnBacklog)
+// startDisconnectLimit starts the time limit of a closed EP.
+func (e *EP) startDisconnectLimit() {
+	e.disconnectLimit = timelimit.New(e.it.disconnectTimeout)
+	e.it.disconnecting = true
+	e.it.raise(attnDeferred)
 }
 
-// checkLeaving checks the time limits of closed EPs, at most Looks times per limit: each check
+// checkDisconnectLimits checks the time limits of closed EPs, at most Looks times per limit: each check
 // visits all closed EPs.
-func (it *Iface) checkLeaving() {
-	it.raise(attnBacklog)
+func (it *Iface) checkDisconnectLimits() {
+	it.raise(attnDeferred)
 	now := timelimit.Now()
-	if now-it.lastLeaveCheck < it.leaveLimit/timelimit.Looks {
+	if now-it.lastDisconnectCheck < it.disconnectTimeout/timelimit.Looks {
 		return
 	}
-	it.lastLeaveCheck, it.leaving = now, false
+	it.lastDisconnectCheck, it.disconnecting = now, false
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		if i < it.closing.Len() {
 			it.closing.All()[i].releaseWhenIdle()
@@ -75,29 +75,29 @@ func (it *Iface) checkLeaving() {
 }
 
 // stop cancels the work requests in flight of an EP that accepts no more operations. On a queue
-// that other EPs share, it leaves them to the device until the iface is closed and leaveLimit has
+// that other EPs share, it leaves them to the device until the iface is closed and disconnectTimeout has
 // passed.
 func (e *EP) stop() error {
 	if !e.link.Shared() {
 		return e.link.ToERR()
 	}
 	if e.state == stateClosed {
-		e.startLeaveLimit()
+		e.startDisconnectLimit()
 	}
 	return nil
 }
 
-// checkLeaveLimit moves the QP of a closed EP to ERR if its time limit is over. Before that, it makes
-// finish check again.
-func (e *EP) checkLeaveLimit() {
+// checkDisconnectLimit moves the QP of a closed EP to ERR if its time limit is over. Before that, it makes
+// runDeferred check again.
+func (e *EP) checkDisconnectLimit() {
 	switch {
-	case !e.leaving.Waits():
-	case !e.leaving.Over(),
+	case !e.disconnectLimit.Waits():
+	case !e.disconnectLimit.Over(),
 		e.it.closed && e.disconnectPending && e.PI == e.CI: // e waits for slots of other EPs, which have time limits of their own
-		e.it.leaving = true
-		e.it.raise(attnBacklog)
+		e.it.disconnecting = true
+		e.it.raise(attnDeferred)
 	case e.link.Shared() && !e.it.closed: // ERR would fail other EPs, and the peer may only be slow
-		e.leaving, e.disconnectPending = timelimit.Limit{}, false
+		e.disconnectLimit, e.disconnectPending = timelimit.Limit{}, false
 	default:
 		e.cancelInFlight()
 	}
@@ -105,12 +105,12 @@ func (e *EP) checkLeaveLimit() {
 
 // cancelInFlight cancels the work requests in flight of a closed EP.
 func (e *EP) cancelInFlight() {
-	e.leaving, e.disconnectPending = timelimit.Limit{}, false
+	e.disconnectLimit, e.disconnectPending = timelimit.Limit{}, false
 	_ = e.link.ToERR() // if the device refuses, it flushes nothing either; Close of the iface has a time limit
 }
 
-// peerClosed handles a disconnect message.
-func (it *Iface) peerClosed(e *EP) {
+// handleDisconnect handles a disconnect message.
+func (it *Iface) handleDisconnect(e *EP) {
 	if e.state != stateClosed {
 		it.fail(e, ucs.StatusPeerClosed, nil)
 		return
@@ -123,8 +123,8 @@ func (it *Iface) peerClosed(e *EP) {
 
 // progressInterval is the maximum time between two calls of Progress; 0 if no time limit runs.
 func (it *Iface) progressInterval() time.Duration {
-	const often = disconnectLimit / timelimit.Looks
-	if len(it.flushed) > 0 || it.leaving && it.closing.Len() > 0 {
+	const often = disconnectTimeout / timelimit.Looks
+	if len(it.flushed) > 0 || it.disconnecting && it.closing.Len() > 0 {
 		return often
 	}
 	return 0

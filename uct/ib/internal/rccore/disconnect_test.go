@@ -12,7 +12,7 @@ import (
 )
 
 // extendLeaveLimit extends the time limit of EPs that are closed from now on, for slow machines.
-func (s *side) extendLeaveLimit() { s.it.core.leaveLimit = time.Minute }
+func (s *side) extendLeaveLimit() { s.it.core.disconnectTimeout = time.Minute }
 
 // The EP of the peer fails with ErrPeerClosed, before its own work requests to the closed QP could
 // time out.
@@ -94,7 +94,7 @@ func TestClose_DisconnectAfterFullQueue(t *testing.T) {
 		}
 		require.Equal(t, uct.ErrNoResource, ab.AMShort(0, n, nil))
 		require.NoError(t, ab.Close())
-		ab.core.leaving = stalledLimit(a.it.core.leaveLimit)
+		ab.core.disconnectLimit = stalledLimit(a.it.core.disconnectTimeout)
 		until(t, func() bool { return len(b.errs) == 1 }, a, b)
 		assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
 		assert.EqualValues(t, n, got.n)
@@ -104,9 +104,9 @@ func TestClose_DisconnectAfterFullQueue(t *testing.T) {
 // The disconnect messages of all EPs do not fit into the completion queue at the same time.
 func TestClose_IfaceDisconnectsMorePeersThanCQSlots(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		const eps = 3 * leaseStep
+		const eps = 3 * reserveStep
 		md := over.newMD(t)
-		a, b := over.newSide(t, md, Config{TxCQDepth: 2 * leaseStep}), over.newSide(t, md, Config{})
+		a, b := over.newSide(t, md, Config{TxCQDepth: 2 * reserveStep}), over.newSide(t, md, Config{})
 		a.extendLeaveLimit()
 		for range eps {
 			join(t, a, b)

@@ -23,7 +23,7 @@ type CompQueue interface {
 }
 
 // Poller is a CompQueue that Iface.Progress polls. If the CompQueue is no Poller, the type that
-// embeds the Iface has its own Progress, which calls EP.Retire, NotSent and Polled.
+// embeds the Iface has its own Progress, which calls EP.Retire, HandleOther and FinishProgress.
 type Poller interface {
 	Poll(wc []verbs.WC) int
 }
@@ -37,9 +37,9 @@ type Driver interface {
 	// MakeEP creates an EP over a link, which is a QPLink if Params.Links is nil. It returns the EP
 	// for the user, the EP embedded in it, which the caller initializes, and the send queue.
 	MakeEP(l Link) (outer uct.EP, e *EP, send SendQueue, err error)
-	// Forget is called when all operations of a closed EP are complete, before its QP is closed. The
+	// RemoveEP is called when all operations of a closed EP are complete, before its QP is closed. The
 	// completion queue may still contain completions of messages received by the QP.
-	Forget(outer uct.EP)
+	RemoveEP(outer uct.EP)
 }
 
 // Verbs is the Driver that posts and polls by package verbs.
@@ -59,5 +59,5 @@ func (Verbs) MakeEP(l Link) (uct.EP, *EP, SendQueue, error) {
 	return e, e, l.(*QPLink).QP.Provider(), nil
 }
 
-// Forget implements Driver. Closing a QP removes its completions.
-func (Verbs) Forget(uct.EP) {}
+// RemoveEP implements Driver. Closing a QP removes its completions.
+func (Verbs) RemoveEP(uct.EP) {}

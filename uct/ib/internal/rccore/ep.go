@@ -17,11 +17,11 @@ import (
 type EP struct {
 	base.NoGetShort
 
-	QPN       uint32
-	state     state
-	fenced    bool   // the next work request must carry the fence flag
-	dueListed bool   // in it.due
-	waits     opKind // opFlush, opAtomic or opSend
+	QPN              uint32
+	state            state
+	fenced           bool   // the next work request must carry the fence flag
+	listedForCredits bool   // in it.creditReturners
+	waiterKind       opKind // opFlush, opAtomic or opSend
 
 	it         *Iface
 	send       SendQueue
@@ -33,19 +33,19 @@ type EP struct {
 	Credits    int32  // messages that the peer still accepts
 	creditsDue uint32 // credits to return to the peer
 
-	reads   uint64 // PI of the last read or atomic
-	wanted  uint64 // PI of the last op with a completion
-	opHead  *op
-	opTail  *op // the last one; undefined if opHead is nil
-	waiter  waiter
-	lease   uint32 // reserved CQ slots
-	leaseAt uint32 // index in it.leases if lease is not 0
+	lastReadPI    uint64 // PI of the last read or atomic
+	lastCompPI    uint64 // PI of the last op with a completion
+	opHead        *op
+	opTail        *op // the last one; undefined if opHead is nil
+	waiter        waiter
+	cqSlots       uint32 // reserved CQ slots
+	reservedIndex uint32 // index in it.reservers if cqSlots is not 0
 
-	link    Link
-	outer   uct.EP // the EP of the user: e, or the type that embeds it
-	pending base.PendingQueue
-	next    *EP               // link of it.due in state ready, of it.unsettled afterwards
-	words   uct.NotifyHandler // nil: immediate data is dropped
+	link          Link
+	outer         uct.EP // the EP of the user: e, or the type that embeds it
+	pending       base.PendingQueue
+	next          *EP               // link of it.creditReturners in state ready, of it.releases afterwards
+	notifyHandler uct.NotifyHandler // nil: immediate data is dropped
 	base.Slot
 	stalledPI         uint64        // PI when noCredit last found that credits are missing
 	probeAt           time.Duration // earliest time of a post by noCredit, in the clock of timelimit.Now
@@ -54,9 +54,9 @@ type EP struct {
 	peerGrant         int32         // initial credits of this side
 	cause             ucs.Status
 	disconnectPending bool            // the disconnect message of a closed EP is not yet sent
-	unsettled         bool            // in it.unsettled
+	inReleaseQueue    bool            // in it.releases
 	err               error           // error of posts in all states but ready
-	leaving           timelimit.Limit // time limit of a closed EP for the acknowledgement of its peer
+	disconnectLimit   timelimit.Limit // time limit of a closed EP for the acknowledgement of its peer
 }
 
 // state is the state of an EP.
@@ -139,17 +139,17 @@ func (it *Iface) setModeration() {
 	share := it.cfg.TxCQDepth / (2 * max(it.eps.n, 1))
 	it.Moderation = uint64(min(it.cfg.Moderation, share))
 	if it.Moderation < before {
-		it.signalLater()
+		it.deferSignals()
 	}
 }
 
 // EPAddr implements uct.EPConnector.
 func (e *EP) EPAddr(b []byte) []byte {
 	return e.link.AppendAddr(b, rcwire.EPAddr{
-		MTU:     e.it.port.Attr.ActiveMTU,
-		Reads:   uint8(e.it.cfg.MaxRDAtomic),
-		SegLen:  uint32(e.it.cfg.SegSize),
-		Credits: uint16(e.window),
+		MTU:      e.it.port.Attr.ActiveMTU,
+		MaxReads: uint8(e.it.cfg.MaxRDAtomic),
+		SegLen:   uint32(e.it.cfg.SegSize),
+		Credits:  uint16(e.window),
 	})
 }
 
@@ -178,21 +178,21 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	e.state, e.err = stateReady, nil
 	e.peerGrant = int32(peer.Credits)
 	e.Credits = e.peerGrant
-	e.listCredits() // messages may have arrived before, over a link that other EPs use
+	e.listForCredits() // messages may have arrived before, over a link that other EPs use
 	return nil
 }
 
 // Close implements uct.EP. Operations in flight complete in a later Progress or in Close of the
-// iface: with their own status, or with StatusCanceled after disconnectLimit. Until then the device
+// iface: with their own status, or with StatusCanceled after disconnectTimeout. Until then the device
 // may access the memory of zero-copy operations.
 func (e *EP) Close() error {
 	if e.state == stateClosed {
 		return nil
 	}
 	it, was := e.it, e.state
-	e.state, e.Room, e.err, e.words = stateClosed, 0, it.opError("post", uct.ErrClosed), nil
+	e.state, e.Room, e.err, e.notifyHandler = stateClosed, 0, it.opError("post", uct.ErrClosed), nil
 	it.open.Remove(e)
-	it.unlistCredits(e)
+	it.unlistForCredits(e)
 	it.arb.Fail(&e.pending)
 	it.closing.Add(e)
 	var err error
@@ -213,14 +213,14 @@ func (e *EP) releaseWhenIdle() {
 		_ = e.trySendDisconnect() // if the post fails, the device flushes the queue
 	}
 	if e.disconnectPending || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
-		e.checkLeaveLimit()
+		e.checkDisconnectLimit()
 		e.flushTail()
 		return
 	}
-	it.returnLease(e, int(e.lease))
+	it.releaseSlots(e, int(e.cqSlots))
 	if e.state == stateClosed && it.closing.Remove(e) {
 		it.traffic.Closed(e.PI, 0)
-		it.forget(e)
+		it.removeEP(e)
 		_ = e.link.Close() // the user has closed the EP and cannot handle the error
 	}
 }
@@ -233,23 +233,23 @@ func (e *EP) flushTail() {
 		e.NextOp = 0 // every completion calls Retire
 	}
 	if e.Sig <= e.CI && e.postNop() == uct.ErrNoResource {
-		e.it.unsettled.add(e)
+		e.it.releases.add(e)
 	}
 }
 
-// settleQueue is a FIFO of closed and failed EPs that need a slot in the CQ before their resources can be
+// releaseQueue is a FIFO of closed and failed EPs that need a slot in the CQ before their resources can be
 // released.
-type settleQueue struct {
+type releaseQueue struct {
 	first, last *EP
 	n           int
 }
 
-func (q *settleQueue) add(e *EP) {
-	e.it.raise(attnBacklog) // finish calls settleUnsettled
-	if e.unsettled {
+func (q *releaseQueue) add(e *EP) {
+	e.it.raise(attnDeferred) // runDeferred calls retryReleases
+	if e.inReleaseQueue {
 		return
 	}
-	e.unsettled = true
+	e.inReleaseQueue = true
 	if q.first == nil {
 		q.first = e
 	} else {
@@ -259,26 +259,26 @@ func (q *settleQueue) add(e *EP) {
 	q.n++
 }
 
-func (q *settleQueue) take() *EP {
+func (q *releaseQueue) pop() *EP {
 	e := q.first
 	q.first = e.next
 	q.n--
-	e.next, e.unsettled = nil, false
+	e.next, e.inReleaseQueue = nil, false
 	return e
 }
 
-// settleUnsettled calls releaseWhenIdle of the queued EPs, while the CQ has slots.
-func (it *Iface) settleUnsettled() {
-	for n := it.unsettled.n; n > 0 && it.HasResources(); n-- {
-		it.unsettled.take().releaseWhenIdle()
+// retryReleases calls releaseWhenIdle of the queued EPs, while the CQ has slots.
+func (it *Iface) retryReleases() {
+	for n := it.releases.n; n > 0 && it.HasResources(); n-- {
+		it.releases.pop().releaseWhenIdle()
 	}
-	if it.unsettled.n > 0 {
-		it.raise(attnBacklog)
+	if it.releases.n > 0 {
+		it.raise(attnDeferred)
 	}
 }
 
-// forget removes a closed EP from the tables of the iface.
-func (it *Iface) forget(e *EP) {
+// removeEP removes a closed EP from the tables of the iface.
+func (it *Iface) removeEP(e *EP) {
 	it.eps.remove(e)
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
 		*slot = &it.eps.vacant
@@ -286,7 +286,7 @@ func (it *Iface) forget(e *EP) {
 	if e.waiter.addr != 0 {
 		it.slots.Put(e.ownSlot)
 	}
-	it.driver.Forget(e.outer)
+	it.driver.RemoveEP(e.outer)
 	it.setModeration()
 }
 

@@ -12,16 +12,16 @@ import (
 // iface, and messages between the extensions of two EPs. Its methods are called from Progress, or
 // when a post fails.
 type Extension interface {
-	// Completed handles a completion whose ID is at least ExtensionID.
-	Completed(wc verbs.WC)
-	// Control handles a message from the extension of the peer; data is valid until it returns. If
+	// HandleCompletion handles a completion whose ID is at least ExtensionID.
+	HandleCompletion(wc verbs.WC)
+	// HandleControl handles a message from the extension of the peer; data is valid until it returns. If
 	// the message is invalid, it returns false, and the EP fails.
-	Control(outer uct.EP, data []byte) bool
-	// Failed is called when an EP has failed, before OnError.
-	Failed(outer uct.EP)
-	// Lost is called after an error of the completion queue, when all EPs have failed. Completed is
+	HandleControl(outer uct.EP, data []byte) bool
+	// HandleFailure is called when an EP has failed, before OnError.
+	HandleFailure(outer uct.EP)
+	// HandleCQError is called after an error of the completion queue, when all EPs have failed. HandleCompletion is
 	// not called afterwards.
-	Lost()
+	HandleCQError()
 }
 
 // ExtensionID is the bit in the WR IDs of an Extension, for sends and receives.
@@ -38,14 +38,14 @@ func (e *EP) SendControl(data []byte) error {
 	if e.state != stateReady {
 		return e.err
 	}
-	if !e.slot() {
+	if !e.reserveSlot() {
 		return uct.ErrNoResource
 	}
-	wr := e.it.fullWR(verbs.OpSendWithImm, verbs.SendInline)
+	wr := e.it.resetOtherWR(verbs.OpSendWithImm, verbs.SendInline)
 	wr.Inline = e.it.scratch[:copy(e.it.scratch[:MaxControl], data)]
 	wr.Flags |= e.signal()
 	wr.Imm = uint32(rcwire.Extension())
-	return e.post(&e.it.full)
+	return e.post(&e.it.otherWR)
 }
 
 // Ready reports whether Connect has succeeded and the EP has neither failed nor been closed.
@@ -66,17 +66,17 @@ func (it *Iface) VerbsCQ() *verbs.CQ { return it.verbsCQ }
 // Fail fails an EP with a status and a cause, as a failed completion does.
 func (e *EP) Fail(st ucs.Status, cause error) { e.it.fail(e, st, cause) }
 
-// Canceled completes the operations of a failed or closed EP with StatusCanceled. The caller must have made the
+// CancelOps completes the operations of a failed or closed EP with StatusCanceled. The caller must have made the
 // link discard the work requests.
-func (e *EP) Canceled() {
+func (e *EP) CancelOps() {
 	if e.PI != e.CI {
 		e.CI = e.PI
 		e.retireInOrder(ucs.StatusCanceled)
 	}
 }
 
-// TellClosed sends the disconnect message of a failed EP. If the EP has no slot, it sends nothing.
-func (e *EP) TellClosed() { e.sendDisconnect() }
+// SendDisconnect sends the disconnect message of a failed EP. If the EP has no slot, it sends nothing.
+func (e *EP) SendDisconnect() { e.sendDisconnect() }
 
 // ReceiveQueue is the SRQ of the iface.
 func (it *Iface) ReceiveQueue() *verbs.SRQ { return it.srq }

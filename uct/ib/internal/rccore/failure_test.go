@@ -157,7 +157,7 @@ func TestClose_CancelsInFlight(t *testing.T) {
 		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a)
 		assert.Empty(t, a.errs, "a closed endpoint does not fail")
 		assert.Equal(t, defaultTxCQDepth, a.it.core.cqFree)
-		assert.Equal(t, a.it.core.ops.total, a.it.core.ops.left)
+		assert.Equal(t, a.it.core.ops.total, a.it.core.ops.freeCount)
 		assert.Equal(t, defaultTxBuffers, a.it.core.tx.Free())
 		assert.Zero(t, a.it.core.eps.n)
 	})

@@ -17,7 +17,7 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	case c == nil:
 	case e.waiter.comp == nil && (e.opHead == nil || e.opTail.kind != opFlush):
 		w := &e.waiter
-		w.comp, w.ended, w.sn, e.waits = c, pi-1, pi, opFlush
+		w.comp, w.completedSN, w.sn, e.waiterKind = c, pi-1, pi, opFlush
 		e.NextOp = min(e.NextOp, pi)
 	default:
 		return e.flushOp(c)
@@ -60,7 +60,7 @@ func (e *EP) Fence() error {
 	if e.state == stateFailed || e.state == stateClosed {
 		return e.err
 	}
-	if e.reads > e.CI {
+	if e.lastReadPI > e.CI {
 		e.fenced, e.Room = true, 0
 	}
 	return nil
@@ -92,7 +92,7 @@ func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
 			busy++
 		}
 	}
-	if it.ops.left < busy {
+	if it.ops.freeCount < busy {
 		return false, uct.ErrNoResource
 	}
 	all := it.groups.Get(c, busy)

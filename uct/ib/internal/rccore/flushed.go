@@ -18,9 +18,9 @@ const EventLimit = time.Second
 
 // flushedEP is an EP whose work requests were flushed and whose event has not arrived.
 type flushedEP struct {
-	e    *EP
-	upTo uint64 // the last flushed work request; operations after CI up to it are not complete
-	wait timelimit.Limit
+	e     *EP
+	upTo  uint64 // the last flushed work request; operations after CI up to it are not complete
+	limit timelimit.Limit
 }
 
 // awaitCause records that the device has flushed the work requests up to upTo of an EP in state
@@ -33,7 +33,7 @@ func (it *Iface) awaitCause(e *EP, upTo uint64) {
 		}
 	}
 	it.flushed = append(it.flushed, flushedEP{e, upTo, timelimit.New(EventLimit)})
-	it.raise(attnBacklog)
+	it.raise(attnDeferred)
 }
 
 // hasFlushed reports whether e has flushed work requests that are not complete.
@@ -41,12 +41,12 @@ func (it *Iface) hasFlushed(e *EP) bool {
 	return slices.ContainsFunc(it.flushed, func(f flushedEP) bool { return f.e == e && f.upTo > e.CI })
 }
 
-// endFlushed fails EPs that have waited too long for the event. It completes the flushed operations of
+// completeFlushed fails EPs that have waited too long for the event. It completes the flushed operations of
 // these and of all EPs that are no longer in state ready: the event has arrived, or they have failed for
 // another reason or are closed. It calls completions.
-func (it *Iface) endFlushed() {
+func (it *Iface) completeFlushed() {
 	for i := 0; i < len(it.flushed); {
-		if f := &it.flushed[i]; f.e.state == stateReady && !f.wait.Over() {
+		if f := &it.flushed[i]; f.e.state == stateReady && !f.limit.Over() {
 			i++
 			continue
 		}
@@ -61,6 +61,6 @@ func (it *Iface) endFlushed() {
 		}
 	}
 	if len(it.flushed) > 0 {
-		it.raise(attnBacklog)
+		it.raise(attnDeferred)
 	}
 }

@@ -30,7 +30,7 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	require.NoError(t, err)
 	until(t, func() bool {
 		for i := range b.it.core.flushed { // the wait for the event must not end here
-			b.it.core.flushed[i].wait = timelimit.New(testenv.Watchdog)
+			b.it.core.flushed[i].limit = timelimit.New(testenv.Watchdog)
 		}
 		return b.it.core.hasFlushed(ba.core)
 	}, b)
@@ -73,7 +73,7 @@ func TestFlushed_StalledProcess(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, ba := over.flushed(t, &c)
-		b.it.core.flushed[0].wait = stalledLimit(testenv.Watchdog)
+		b.it.core.flushed[0].limit = stalledLimit(testenv.Watchdog)
 		b.it.Progress()
 		require.Empty(t, c.ended)
 		b.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventPeerClosed, QP: ba.core.link.(*QPLink).QP})
@@ -87,7 +87,7 @@ func TestFlushed_WithoutEvent(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, _ := over.flushed(t, &c)
-		b.it.core.flushed[0].wait = timelimit.New(1)
+		b.it.core.flushed[0].limit = timelimit.New(1)
 		until(t, func() bool { return len(c.ended) == 3 }, b)
 		assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset, ucs.StatusConnReset}, c.ended)
 		require.Len(t, b.errs, 1)

@@ -30,8 +30,8 @@ type Iface struct {
 	write    [1]verbs.SendWR // write from one SGE, oneSGE
 	read     [1]verbs.SendWR // read to one SGE, oneSGE
 	oneSGE   [1]verbs.SGE
-	long     [1]verbs.SendWR // write or read with a list of SGEs
-	full     [1]verbs.SendWR // all other work requests
+	listWR   [1]verbs.SendWR // write or read with a list of SGEs
+	otherWR  [1]verbs.SendWR // all other work requests
 	fetchSGE [1]verbs.SGE
 	discard  verbs.SGE // destination of old values that are not returned
 	wc       []verbs.WC
@@ -41,26 +41,26 @@ type Iface struct {
 	maxZcopy   int    // maximum length of a zero-copy write or read
 	Moderation uint64 // maximum consecutive unsignaled work requests of an EP
 
-	eps            epTable
-	wake           *ib.Wake
-	arb            base.Arbiter
-	handlers       base.AMTable
-	handed         []qpFault // events that takeEvents has removed from async
-	flushed        []flushedEP
-	tx             *ib.Pool // bounce buffers
-	slots          *ib.Pool // slots of ops and EPs, and discard
-	ops            opPool
-	signalDue      bool // finish must call postSignals
-	groups         base.FlushGroups
-	rx             *ib.RecvQueue
-	due            *EP   // EPs that must return credits, linked by next
-	cqFree         int   // unreserved CQ slots
-	leases         []*EP // EPs with reserved CQ slots, unordered
-	unsettled      settleQueue
-	lastLeaveCheck time.Duration // time of the last check of closed EPs, in the clock of timelimit.Now
-	leaving        bool          // closed EPs may have time limits
-	// leasesUsed: the last reclaim left no unused reserved slot. finish clears it, because completions free slots.
-	leasesUsed bool
+	eps                 epTable
+	wake                *ib.Wake
+	arb                 base.Arbiter
+	handlers            base.AMTable
+	events              []qpFault // events that handleEvents has removed from async
+	flushed             []flushedEP
+	tx                  *ib.Pool // bounce buffers
+	slots               *ib.Pool // slots of ops and EPs, and discard
+	ops                 opPool
+	signalsDeferred     bool // runDeferred must call postSignals
+	groups              base.FlushGroups
+	rx                  *ib.RecvQueue
+	creditReturners     *EP   // EPs that must return credits, linked by next
+	cqFree              int   // unreserved CQ slots
+	reservers           []*EP // EPs with reserved CQ slots, unordered
+	releases            releaseQueue
+	lastDisconnectCheck time.Duration // time of the last check of closed EPs, in the clock of timelimit.Now
+	disconnecting       bool          // closed EPs may have time limits
+	// slotsInUse: the last reclaim left no unused reserved slot. runDeferred clears it, because completions free slots.
+	slotsInUse bool
 	sges       []verbs.SGE
 	scratch    [maxScratch]byte // the data of a short message during its post
 
@@ -86,7 +86,7 @@ type Iface struct {
 	cqLost  bool // the completion queue has failed
 	closed  bool
 
-	leaveLimit time.Duration // disconnectLimit, or more in a test that must not reach it
+	disconnectTimeout time.Duration // the constant, or more in a test that must not reach it
 
 	asyncMu sync.Mutex
 	async   []qpFault // events of the device that Progress has not handled
@@ -94,8 +94,8 @@ type Iface struct {
 
 // Bits of Iface.Attn, in addition to ib.Raised.
 const (
-	attnBacklog = 1 << iota // finish must run
-	attnPending             // requests wait in arb
+	attnDeferred = 1 << iota // runDeferred must run
+	attnPending              // requests wait in arb
 )
 
 func (it *Iface) raise(bit uint32) {
@@ -113,11 +113,11 @@ var (
 // is more than the maximum inline data of an mlx5 WQE of 1 KiB.
 const maxScratch = 1 << 10
 
-// prepare initializes the constant parts of work requests.
-func (it *Iface) prepare() {
+// initWRs initializes the constant parts of work requests.
+func (it *Iface) initWRs() {
 	it.MaxInline = min(int(it.cfg.TxMaxInline), maxScratch)
 	it.Moderation = uint64(it.cfg.Moderation)
-	it.leaveLimit = disconnectLimit
+	it.disconnectTimeout = disconnectTimeout
 	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
 	it.wc = make([]verbs.WC, it.cfg.MaxPoll)
 	it.put[0].Opcode = verbs.OpRDMAWrite
@@ -292,7 +292,7 @@ func (it *Iface) Close() error {
 	}
 	for _, e := range it.closing.All() {
 		if e.link.Shared() {
-			e.startLeaveLimit()
+			e.startDisconnectLimit()
 		}
 	}
 	errs = errors.Join(errs, it.drain())

@@ -23,10 +23,10 @@ type Link interface {
 	ParseAddr(b []byte) (rcwire.EPAddr, error)
 	// Connect connects to the address that the last ParseAddr returned.
 	Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error
-	// Reserve reserves at most n places in the send queue and returns their number; Return releases n
+	// Reserve reserves at most n places in the send queue and returns their number; Unreserve releases n
 	// places. An EP reserves at most Config.TxDepth.
 	Reserve(n int) int
-	Return(n int)
+	Unreserve(n int)
 	// Shared reports whether other EPs may use the queue. When such an EP fails or is closed, the
 	// iface does not cancel its work requests in flight until the iface is closed.
 	Shared() bool
@@ -43,15 +43,15 @@ type Links interface {
 	AddrLen() int
 	// RecvQueue sets the type of the receive queue, whose completions go to cq.
 	RecvQueue(a *verbs.SRQInitAttr, cq *verbs.CQ)
-	// Fault handles an event of the device about a QP, and returns the number of affected EPs. The
+	// HandleFault handles an event of the device about a QP, and returns the number of affected EPs. The
 	// numbers of XRC targets of two domains can be equal, so it gets the QP.
-	Fault(qp *verbs.QP, st ucs.Status) int
-	// Gone is called when the device with this GID does not exist any more. All its messages have
-	// been polled or are in the completion queue. Gone returns the number of affected EPs.
-	Gone(gid verbs.GID) int
-	// Lost is called after an error of the completion queue, before the EPs fail. It must make the
+	HandleFault(qp *verbs.QP, st ucs.Status) int
+	// HandleDeviceGone is called when the device with this GID does not exist any more. All its messages have
+	// been polled or are in the completion queue. HandleDeviceGone returns the number of affected EPs.
+	HandleDeviceGone(gid verbs.GID) int
+	// HandleCQError is called after an error of the completion queue, before the EPs fail. It must make the
 	// device discard all posted work requests.
-	Lost()
+	HandleCQError()
 	// MaxCredits is the maximum number of credits in one immediate.
 	MaxCredits() int
 }
@@ -194,14 +194,14 @@ func (l *QPLink) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	if err := l.it.ToRTR(l.QP, dev, peer); err != nil {
 		return err
 	}
-	return l.it.ToRTS(l.QP, l.psn, peer.Reads)
+	return l.it.ToRTS(l.QP, l.psn, peer.MaxReads)
 }
 
 // Reserve implements Link. The queue has as many places as its EP may reserve.
 func (*QPLink) Reserve(n int) int { return n }
 
-// Return implements Link.
-func (*QPLink) Return(int) {}
+// Unreserve implements Link.
+func (*QPLink) Unreserve(int) {}
 
 // Shared implements Link.
 func (*QPLink) Shared() bool { return false }

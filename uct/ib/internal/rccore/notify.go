@@ -10,7 +10,7 @@ import (
 // consumes a credit, which the peer returns as for a message.
 
 // NotifyBcopy implements uct.Notifier.
-func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) error {
+func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, imm uint32) error {
 	if len(src) > e.it.attr.Put.MaxBcopy {
 		return uct.ErrTooLong
 	}
@@ -22,18 +22,18 @@ func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) er
 		return err
 	}
 	n := copy(e.it.tx.Bytes(buf), src)
-	wr := e.it.fullWR(verbs.OpRDMAWriteWithImm, flags)
-	wr.RemoteAddr, wr.RKey, wr.Imm = raddr, uint32(key), word
+	wr := e.it.resetOtherWR(verbs.OpRDMAWriteWithImm, flags)
+	wr.RemoteAddr, wr.RKey, wr.Imm = raddr, uint32(key), imm
 	e.Credits--
 	return e.postBuffer(buf, n)
 }
 
 // NotifyZcopy implements uct.Notifier.
-func (e *EP) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, word uint32, c *uct.Completion) (pending bool, err error) {
+func (e *EP) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, imm uint32, c *uct.Completion) (pending bool, err error) {
 	if e.state == stateReady && e.Credits <= 0 {
 		return false, e.noCredit()
 	}
-	e.it.long[0].Imm = word // other opcodes ignore it
+	e.it.listWR[0].Imm = imm // other opcodes ignore it
 	if pending, err = e.zcopyList(verbs.OpRDMAWriteWithImm, iov, raddr, key, c); err == nil {
 		e.Credits--
 	}
@@ -43,19 +43,19 @@ func (e *EP) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, word uint32,
 // SetNotifyHandler implements uct.Notifier.
 func (e *EP) SetNotifyHandler(h uct.NotifyHandler) {
 	if e.state != stateClosed {
-		e.words = h
+		e.notifyHandler = h
 	}
 }
 
-// notified handles received immediate data. The device has already written the put data. The buffer
+// handleNotify handles received immediate data. The device has already written the put data. The buffer
 // of the receive is unused.
-func (it *Iface) notified(e *EP, b *ib.RecvBuf, word uint32) {
+func (it *Iface) handleNotify(e *EP, b *ib.RecvBuf, imm uint32) {
 	it.rx.Put(b)
 	if e == &it.eps.vacant || it.closed {
 		return
 	}
-	e.creditDue()
-	if e.words != nil {
-		e.words.HandleNotify(word)
+	e.countReceived()
+	if e.notifyHandler != nil {
+		e.notifyHandler.HandleNotify(imm)
 	}
 }

@@ -48,9 +48,9 @@ const NoOp = ib.RecvID
 
 // opPool is a free list of ops. It grows when an EP is created.
 type opPool struct {
-	free  *op
-	left  int // length of the free list
-	total int
+	free      *op
+	freeCount int // length of the free list
+	total     int
 }
 
 // grow adds n ops, up to limit in total. slots has enough free slots for limit ops.
@@ -70,7 +70,7 @@ func (p *opPool) get() *op {
 	o := p.free
 	if o != nil {
 		p.free = o.next
-		p.left--
+		p.freeCount--
 	}
 	return o
 }
@@ -79,7 +79,7 @@ func (p *opPool) get() *op {
 func (p *opPool) put(o *op) {
 	o.next = p.free
 	p.free = o
-	p.left++
+	p.freeCount++
 }
 
 // queue appends o, for the last posted work request, to the ops of e. If it is the first op, the
@@ -99,36 +99,36 @@ func (e *EP) queue(o *op) {
 // posted one after the other with the same completion and the same result. An EP has one waiter;
 // further completions need ops.
 type waiter struct {
-	comp   *uct.Completion // nil: free
-	result *uint64         // of opAtomic, or nil; nil if free
-	slot   *[slotLen]byte  // receives the old values of the atomics of the waiter, one after the other
-	addr   uint64          // of slot; 0: no slot
-	ended  uint64          // last work request before the outstanding operations of the waiter
-	sn     uint64          // work request of the last operation, or of the flush
+	comp        *uct.Completion // nil: free
+	result      *uint64         // of opAtomic, or nil; nil if free
+	slot        *[slotLen]byte  // receives the old values of the atomics of the waiter, one after the other
+	addr        uint64          // of slot; 0: no slot
+	completedSN uint64          // last work request before the outstanding operations of the waiter
+	sn          uint64          // work request of the last operation, or of the flush
 }
 
-// joins reports whether the waiter can include a zero-copy operation with completion c, posted
+// canJoin reports whether the waiter can include a zero-copy operation with completion c, posted
 // after work request pi. It returns false if c is nil.
-func (e *EP) joins(c *uct.Completion, pi uint64) bool {
+func (e *EP) canJoin(c *uct.Completion, pi uint64) bool {
 	w := &e.waiter
-	return c != nil && (w.comp == nil || w.comp == c && w.sn == pi && e.waits == opSend)
+	return c != nil && (w.comp == nil || w.comp == c && w.sn == pi && e.waiterKind == opSend)
 }
 
-// fetches is joins for an atomic. Atomics with the same completion and result complete in order, so
+// canJoinFetch is canJoin for an atomic. Atomics with the same completion and result complete in order, so
 // the result is the old value of the last one.
-func (e *EP) fetches(c *uct.Completion, result *uint64, pi uint64) bool {
+func (e *EP) canJoinFetch(c *uct.Completion, result *uint64, pi uint64) bool {
 	w := &e.waiter
 	return c != nil && w.addr != 0 &&
-		(w.comp == nil || w.comp == c && w.sn == pi && e.waits == opAtomic && w.result == result)
+		(w.comp == nil || w.comp == c && w.sn == pi && e.waiterKind == opAtomic && w.result == result)
 }
 
 // join includes the operation of work request pi in the waiter: the last posted one or the next.
-// joins or fetches must have returned true.
+// canJoin or canJoinFetch must have returned true.
 func (e *EP) join(c *uct.Completion, pi uint64, kind opKind) {
 	w := &e.waiter
 	w.sn = pi
 	if w.comp == nil {
-		w.comp, w.ended, e.waits = c, pi-1, kind
+		w.comp, w.completedSN, e.waiterKind = c, pi-1, kind
 		e.NextOp = min(e.NextOp, e.Sig)
 	}
 }
@@ -139,11 +139,11 @@ func (e *EP) Retire() {
 	w, sn := &e.waiter, e.waiter.sn
 	if c := w.comp; e.opHead == nil && c != nil && sn <= e.CI && e.state == stateReady {
 		w.comp, e.NextOp = nil, NoOp // the common case: no ops
-		if e.waits == opAtomic {
-			w.take()
+		if e.waiterKind == opAtomic {
+			w.copyResult()
 			w.result = nil
 		}
-		if c.Count -= int(sn - w.ended); c.Count == 0 {
+		if c.Count -= int(sn - w.completedSN); c.Count == 0 {
 			c.Func(c)
 		}
 		return
@@ -161,19 +161,19 @@ func (e *EP) retireInOrder(st ucs.Status) {
 	}
 	w := &e.waiter
 	for {
-		if o := e.opHead; o != nil && o.sn <= e.CI && (w.comp == nil || o.precedes(w.ended+1)) {
+		if o := e.opHead; o != nil && o.sn <= e.CI && (w.comp == nil || o.precedes(w.completedSN+1)) {
 			if e.opHead = o.next; o == e.opTail {
 				e.opHead = nil
 			}
 			e.finishOp(o, st)
-		} else if w.comp != nil && w.ended < e.CI {
-			e.endWaiter(st)
+		} else if w.comp != nil && w.completedSN < e.CI {
+			e.completeWaiter(st)
 		} else {
 			break
 		}
 	}
 	if e.NextOp = NoOp; e.opHead != nil || w.comp != nil {
-		e.more()
+		e.updateNextOp()
 	}
 	if e.state >= stateFailed {
 		e.releaseWhenIdle()
@@ -185,7 +185,7 @@ func (e *EP) retireInOrder(st ucs.Status) {
 func (e *EP) retireFetched() {
 	last := e.CI
 	if w := &e.waiter; w.comp != nil {
-		last = min(last, w.ended)
+		last = min(last, w.completedSN)
 	}
 	for o := e.opHead; o != nil && o.sn <= last && o.kind == opAtomic; o = e.opHead {
 		if e.opHead = o.next; o == e.opTail {
@@ -208,21 +208,21 @@ func (e *EP) retireFetched() {
 	}
 }
 
-// endWaiter completes the flush of the waiter, or its operations up to CI or to the next op; with
+// completeWaiter completes the flush of the waiter, or its operations up to CI or to the next op; with
 // another status than OK it completes only the first operation.
-func (e *EP) endWaiter(st ucs.Status) {
+func (e *EP) completeWaiter(st ucs.Status) {
 	w := &e.waiter
 	c, last := w.comp, min(w.sn, e.CI)
 	if o := e.opHead; o != nil {
 		last = min(last, o.sn)
 	}
 	if st != ucs.StatusOK {
-		last = w.ended + 1
-	} else if e.waits == opAtomic {
-		w.take()
+		last = w.completedSN + 1
+	} else if e.waiterKind == opAtomic {
+		w.copyResult()
 	}
-	n, kind := int(last-w.ended), e.waits
-	if w.ended = last; last == w.sn {
+	n, kind := int(last-w.completedSN), e.waiterKind
+	if w.completedSN = last; last == w.sn {
 		w.comp, w.result = nil, nil
 	}
 	if st != ucs.StatusOK {
@@ -232,8 +232,8 @@ func (e *EP) endWaiter(st ucs.Status) {
 	}
 }
 
-// take copies the old value of the last atomic to result.
-func (w *waiter) take() {
+// copyResult copies the old value of the last atomic to result.
+func (w *waiter) copyResult() {
 	if r := w.result; r != nil {
 		*r = binary.NativeEndian.Uint64(w.slot[:])
 	}
@@ -243,22 +243,22 @@ func (w *waiter) take() {
 // flush of the same work request, it was called after the operation of the waiter.
 func (o *op) precedes(sn uint64) bool { return o.sn < sn || o.sn == sn && o.kind != opFlush }
 
-// more sets NextOp. If an outstanding operation has a work request after the last signaled one, it posts
+// updateNextOp sets NextOp. If an outstanding operation has a work request after the last signaled one, it posts
 // a signaled one.
-func (e *EP) more() {
+func (e *EP) updateNextOp() {
 	w := &e.waiter
-	wanted := e.wanted
+	wanted := e.lastCompPI
 	if w.comp != nil {
 		wanted = max(wanted, w.sn)
 	}
 	if e.Sig <= e.CI && wanted > e.CI && e.state == stateReady && e.postNop() == uct.ErrNoResource {
-		e.it.signalLater() // no slot in the CQ
+		e.it.deferSignals() // no slot in the CQ
 	}
 	if e.opHead != nil {
 		e.NextOp = min(e.opHead.sn, e.Sig)
 	}
 	if w.comp != nil {
-		e.NextOp = min(e.NextOp, w.ended+1, e.Sig)
+		e.NextOp = min(e.NextOp, w.completedSN+1, e.Sig)
 	}
 }
 
@@ -267,7 +267,7 @@ func (e *EP) finishOp(o *op, st ucs.Status) {
 	it, c := e.it, o.comp
 	o.comp = nil
 	if st == ucs.StatusOK {
-		e.take(o)
+		e.copyResult(o)
 	} else {
 		st = e.opStatus(o.kind, st)
 		o.dst, o.result = nil, nil
@@ -288,8 +288,8 @@ func (e *EP) finishOp(o *op, st ucs.Status) {
 	}
 }
 
-// take copies the data of a read, or the old value of an atomic, to the memory of the user.
-func (e *EP) take(o *op) {
+// copyResult copies the data of a read, or the old value of an atomic, to the memory of the user.
+func (e *EP) copyResult(o *op) {
 	switch {
 	case o.kind == opAtomic:
 		if r := o.result; r != nil {

@@ -21,10 +21,10 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // hasResources reports whether an operation of every kind could be posted now.
 func (e *EP) hasResources() bool {
 	it := e.it
-	if e.Credits <= 0 || it.tx.Free() == 0 || it.ops.left == 0 || !e.slot() {
+	if e.Credits <= 0 || it.tx.Free() == 0 || it.ops.freeCount == 0 || !e.reserveSlot() {
 		return false
 	}
-	it.leasesUsed = false // the caller may not use the slot
+	it.slotsInUse = false // the caller may not use the slot
 	return true
 }
 

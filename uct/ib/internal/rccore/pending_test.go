@@ -85,7 +85,7 @@ func TestClose_MoreEPsThanCQSlots(t *testing.T) {
 		const eps, slots = 50, 4
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{TxDepth: slots, TxCQDepth: slots}), over.newSide(t, md, Config{})
-		a.it.core.leaveLimit = time.Hour
+		a.it.core.disconnectTimeout = time.Hour
 		var all []*endpoint
 		for range eps {
 			e, _ := join(t, a, b)
@@ -94,10 +94,10 @@ func TestClose_MoreEPsThanCQSlots(t *testing.T) {
 		for _, e := range all {
 			require.NoError(t, e.Close())
 		}
-		assert.Equal(t, eps-slots, a.it.core.unsettled.n)
+		assert.Equal(t, eps-slots, a.it.core.releases.n)
 		until(t, func() bool { return len(b.errs) == eps && a.it.core.closing.Len() == 0 }, a, b)
 		assert.Equal(t, slots, a.it.core.cqFree)
-		assert.Empty(t, a.it.core.leases)
+		assert.Empty(t, a.it.core.reservers)
 		for _, err := range b.errs {
 			assert.ErrorIs(t, err, ucs.ErrPeerClosed)
 		}

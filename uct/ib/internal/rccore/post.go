@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// leaseStep is the number of CQ slots that an EP reserves at a time.
-const leaseStep = 16
+// reserveStep is the number of CQ slots that an EP reserves at a time.
+const reserveStep = 16
 
 // admit is called by a post if PI-CI is not below Room. It returns the reason why the EP cannot post, or
 // reserves slots and returns flags for the work request. It raises Room for the next posts, unless
@@ -17,7 +17,7 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 	if e.state != stateReady {
 		return 0, e.err
 	}
-	if e.pending.Blocks() || !e.slot() {
+	if e.pending.Blocks() || !e.reserveSlot() {
 		return 0, uct.ErrNoResource
 	}
 	var flags verbs.SendFlags
@@ -26,27 +26,27 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 		flags = verbs.SendFence
 	}
 	if e.pending.Empty() {
-		e.Room = uint64(e.lease)
+		e.Room = uint64(e.cqSlots)
 	}
 	return flags, nil
 }
 
-// slot reports whether one more work request can be posted. If necessary, it reserves CQ slots and
+// reserveSlot reports whether one more work request can be posted. If necessary, it reserves CQ slots and
 // places in the queue of the link.
-func (e *EP) slot() bool {
+func (e *EP) reserveSlot() bool {
 	used := e.PI - e.CI
-	if used < uint64(e.lease) {
+	if used < uint64(e.cqSlots) {
 		return true
 	}
 	it := e.it
-	want := min(leaseStep, it.cfg.TxDepth-int(e.lease))
+	want := min(reserveStep, it.cfg.TxDepth-int(e.cqSlots))
 	if want <= 0 {
 		return false
 	}
 	if it.cqFree == 0 {
 		it.reclaim()
 	}
-	if it.leasesUsed {
+	if it.slotsInUse {
 		want = 1 // few slots are free: leave them to other EPs
 	}
 	got := e.link.Reserve(min(want, it.cqFree))
@@ -57,46 +57,46 @@ func (e *EP) slot() bool {
 	if got == 0 {
 		return false
 	}
-	it.takeLease(e, got)
-	it.leasesUsed = it.leasesUsed && got == 1
+	it.reserveSlots(e, got)
+	it.slotsInUse = it.slotsInUse && got == 1
 	return true
 }
 
 // reclaim releases the reserved CQ slots that EPs do not use. It visits only EPs with reserved slots. If
-// leasesUsed is set, there are no unused ones and it returns at once.
+// slotsInUse is set, there are no unused ones and it returns at once.
 func (it *Iface) reclaim() {
-	if it.leasesUsed {
+	if it.slotsInUse {
 		return
 	}
-	it.leasesUsed = true
-	it.raise(attnPending) // completions free slots, and finish must then clear leasesUsed
-	for i := len(it.leases) - 1; i >= 0; i-- {
-		e := it.leases[i]
-		it.returnLease(e, int(e.lease)-int(e.PI-e.CI))
-		e.Room = min(e.Room, uint64(e.lease))
+	it.slotsInUse = true
+	it.raise(attnPending) // completions free slots, and runDeferred must then clear slotsInUse
+	for i := len(it.reservers) - 1; i >= 0; i-- {
+		e := it.reservers[i]
+		it.releaseSlots(e, int(e.cqSlots)-int(e.PI-e.CI))
+		e.Room = min(e.Room, uint64(e.cqSlots))
 	}
 }
 
-// takeLease reserves n CQ slots for e, which has reserved n places in the queue of its link.
-func (it *Iface) takeLease(e *EP, n int) {
+// reserveSlots reserves n CQ slots for e, which has reserved n places in the queue of its link.
+func (it *Iface) reserveSlots(e *EP, n int) {
 	it.cqFree -= n
-	if e.lease == 0 {
-		e.leaseAt = uint32(len(it.leases))
-		it.leases = append(it.leases, e)
+	if e.cqSlots == 0 {
+		e.reservedIndex = uint32(len(it.reservers))
+		it.reservers = append(it.reservers, e)
 	}
-	e.lease += uint32(n)
+	e.cqSlots += uint32(n)
 }
 
-// returnLease releases n of the CQ slots that e has reserved, and as many places in the queue of its
+// releaseSlots releases n of the CQ slots that e has reserved, and as many places in the queue of its
 // link.
-func (it *Iface) returnLease(e *EP, n int) {
+func (it *Iface) releaseSlots(e *EP, n int) {
 	it.cqFree += n
-	e.link.Return(n)
-	if e.lease == 0 {
+	e.link.Unreserve(n)
+	if e.cqSlots == 0 {
 		return
 	}
-	if e.lease -= uint32(n); e.lease == 0 {
-		unordered.Remove(&it.leases, int(e.leaseAt)).leaseAt = e.leaseAt
+	if e.cqSlots -= uint32(n); e.cqSlots == 0 {
+		unordered.Remove(&it.reservers, int(e.reservedIndex)).reservedIndex = e.reservedIndex
 	}
 }
 
@@ -112,7 +112,7 @@ func (e *EP) signal() verbs.SendFlags {
 // opSignal is signal for a work request with a completion of the user: it is also signaled if no
 // signaled one is in flight. If one is, Retire posts another one when that completes.
 func (e *EP) opSignal() verbs.SendFlags {
-	e.wanted = e.PI + 1
+	e.lastCompPI = e.PI + 1
 	return e.joinSignal(e.PI)
 }
 
@@ -138,26 +138,26 @@ func (e *EP) post(wr *[1]verbs.SendWR) error {
 	e.PI++
 	wr[0].ID = e.PI
 	if _, err := e.send.PostSend(wr[:]); err != nil {
-		return e.postFailed(err)
+		return e.failPost(err)
 	}
 	return nil
 }
 
-// postFailed handles an error of PostSend. The EP tracks queues and states, so its state differs
+// failPost handles an error of PostSend. The EP tracks queues and states, so its state differs
 // from that of the device, and the EP fails. The device never completes the work request, so PI
 // does not count it.
 //
 //go:noinline
-func (e *EP) postFailed(err error) error {
+func (e *EP) failPost(err error) error {
 	e.PI--
 	e.Sig = min(e.Sig, e.PI)
 	e.it.fail(e, ucs.StatusInternal, err)
 	return e.err
 }
 
-// fullWR clears the work request in it.full, sets opcode and flags, and returns it.
-func (it *Iface) fullWR(op verbs.Opcode, flags verbs.SendFlags) *verbs.SendWR {
-	wr := &it.full[0]
+// resetOtherWR clears the work request in it.otherWR, sets opcode and flags, and returns it.
+func (it *Iface) resetOtherWR(op verbs.Opcode, flags verbs.SendFlags) *verbs.SendWR {
+	wr := &it.otherWR[0]
 	*wr = verbs.SendWR{Opcode: op, Flags: flags}
 	return wr
 }
@@ -165,10 +165,10 @@ func (it *Iface) fullWR(op verbs.Opcode, flags verbs.SendFlags) *verbs.SendWR {
 // postNop posts a signaled RDMA write of 0 bytes: when it completes, all work requests before it
 // are complete. It does not wait for pending requests.
 func (e *EP) postNop() error {
-	if !e.slot() {
+	if !e.reserveSlot() {
 		return uct.ErrNoResource
 	}
-	e.it.fullWR(verbs.OpRDMAWrite, verbs.SendSignaled)
+	e.it.resetOtherWR(verbs.OpRDMAWrite, verbs.SendSignaled)
 	e.Sig = e.PI + 1
-	return e.post(&e.it.full)
+	return e.post(&e.it.otherWR)
 }

@@ -49,7 +49,7 @@ func (it *Iface) progress(n int) int {
 		wc := &it.wc[i]
 		e := it.recent[uint8(wc.QPN)]
 		if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
-			it.NotSent(wc)
+			it.HandleOther(wc)
 			continue
 		}
 		if wc.QPN != e.QPN {
@@ -61,25 +61,25 @@ func (it *Iface) progress(n int) int {
 			e.Retire()
 		}
 	}
-	return it.Polled(n)
+	return it.FinishProgress(n)
 }
 
-// Polled must be called at the end of a Progress that has polled n completions. It handles the bits of
+// FinishProgress must be called at the end of a Progress that has polled n completions. It handles the bits of
 // Attn. n is negative after an error of the queue. It returns the number of handled events.
-func (it *Iface) Polled(n int) int {
+func (it *Iface) FinishProgress(n int) int {
 	if n <= 0 {
 		return it.progressRare(n)
 	}
 	if it.Attn.Load() != 0 {
-		it.finish()
+		it.runDeferred()
 	}
 	return n
 }
 
-// Completed handles any completion, for a transport with its own Progress.
-func (it *Iface) Completed(wc *verbs.WC) {
+// HandleCompletion handles any completion, for a transport with its own Progress.
+func (it *Iface) HandleCompletion(wc *verbs.WC) {
 	if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
-		it.NotSent(wc)
+		it.HandleOther(wc)
 		return
 	}
 	e := it.eps.find(wc.QPN)
@@ -89,18 +89,18 @@ func (it *Iface) Completed(wc *verbs.WC) {
 	}
 }
 
-// NotSent handles a completion that is not a successful send. The opcode of a failed completion is
+// HandleOther handles a completion that is not a successful send. The opcode of a failed completion is
 // invalid, so the range of the ID distinguishes receives.
-func (it *Iface) NotSent(wc *verbs.WC) {
+func (it *Iface) HandleOther(wc *verbs.WC) {
 	if wc.ID >= ib.RecvID {
-		it.receive(wc)
+		it.handleReceive(wc)
 		return
 	}
-	it.sendFailed(wc)
+	it.handleFailedSend(wc)
 }
 
-// sendFailed handles a failed or flushed work request.
-func (it *Iface) sendFailed(wc *verbs.WC) {
+// handleFailedSend handles a failed or flushed work request.
+func (it *Iface) handleFailedSend(wc *verbs.WC) {
 	e := it.eps.find(wc.QPN)
 	if e == &it.eps.vacant {
 		return
@@ -142,71 +142,71 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	}
 	e.state, e.Room, e.cause = stateFailed, 0, st
 	e.err = it.opError(fmt.Sprintf("qp %#x", e.QPN), ucs.EPFailed(ucs.Because(st, cause)))
-	it.unlistCredits(e)
+	it.unlistForCredits(e)
 	it.arb.Fail(&e.pending)
 	if err := e.stop(); err != nil {
 		e.err = ucs.Join(e.err, err)
 	}
 	e.releaseWhenIdle()
-	it.raise(attnBacklog) // finish must dispatch pending requests, which then see the failure
+	it.raise(attnDeferred) // runDeferred must dispatch pending requests, which then see the failure
 	if it.ext != nil {
-		it.ext.Failed(e.outer)
+		it.ext.HandleFailure(e.outer)
 	}
 	if it.onError != nil {
 		it.onError(e.outer, e.err)
 	}
 }
 
-// finish does deferred work after all completions of a Progress are handled: it returns credits, releases
+// runDeferred does deferred work after all completions of a Progress are handled: it returns credits, releases
 // EPs, and dispatches pending requests.
-func (it *Iface) finish() {
-	if it.due != nil {
+func (it *Iface) runDeferred() {
+	if it.creditReturners != nil {
 		it.returnCredits()
 	}
-	it.Attn.And(^uint32(attnBacklog | attnPending))
-	it.leasesUsed = false
-	it.endFlushed()
-	it.settleUnsettled()
-	if it.leaving {
-		it.checkLeaving()
+	it.Attn.And(^uint32(attnDeferred | attnPending))
+	it.slotsInUse = false
+	it.completeFlushed()
+	it.retryReleases()
+	if it.disconnecting {
+		it.checkDisconnectLimits()
 	}
-	if it.signalDue {
+	if it.signalsDeferred {
 		it.postSignals()
 	}
 	it.arb.Dispatch(it)
-	if it.due != nil {
-		it.raise(attnBacklog)
+	if it.creditReturners != nil {
+		it.raise(attnDeferred)
 	}
 	if it.arb.Len() != 0 {
 		it.raise(attnPending)
 	}
 }
 
-// signalLater makes finish call postSignals.
-func (it *Iface) signalLater() {
-	it.signalDue = true
-	it.raise(attnBacklog)
+// deferSignals makes runDeferred call postSignals.
+func (it *Iface) deferSignals() {
+	it.signalsDeferred = true
+	it.raise(attnDeferred)
 }
 
 // postSignals posts signaled work requests for EPs whose operations wait for a completion and for
 // which the CQ had no slot, and for EPs with more consecutive unsignaled work requests than
 // Moderation allows. EPs may fail and be closed.
 func (it *Iface) postSignals() {
-	it.signalDue = false
+	it.signalsDeferred = false
 	for i := it.open.Len() - 1; i >= 0; i-- {
 		if i >= it.open.Len() {
 			continue
 		}
 		if !it.HasResources() {
-			it.signalLater()
+			it.deferSignals()
 			return
 		}
 		e := it.open.All()[i]
 		if e.opHead != nil || e.waiter.comp != nil {
-			e.more()
+			e.updateNextOp()
 		}
 		if e.state == stateReady && e.PI-max(e.Sig, e.CI) > it.Moderation && e.postNop() == uct.ErrNoResource {
-			it.signalLater()
+			it.deferSignals()
 		}
 	}
 }
@@ -215,15 +215,15 @@ func (it *Iface) postSignals() {
 // other goroutines, and deferred work. It ignores attnPending, because no resource has become free.
 func (it *Iface) progressRare(n int) int {
 	if n < 0 {
-		it.cqFailed()
+		it.handleCQError()
 		n = 0
 	}
 	attn := it.Attn.Load()
 	if attn&ib.Raised != 0 {
-		n += it.takeEvents()
+		n += it.handleEvents()
 	}
-	if it.Attn.Load()&attnBacklog != 0 {
-		it.finish()
+	if it.Attn.Load()&attnDeferred != 0 {
+		it.runDeferred()
 	}
 	return n
 }
@@ -231,22 +231,22 @@ func (it *Iface) progressRare(n int) int {
 // errFault is the cause of the failure if the device has moved a QP to ERR by itself.
 var errFault = errors.New("the device reported a fault of the connection")
 
-// takeEvents fails the EPs whose QPs the device has moved to ERR without a completion. If a work
+// handleEvents fails the EPs whose QPs the device has moved to ERR without a completion. If a work
 // request has failed, the EP has the status of its completion.
-func (it *Iface) takeEvents() (n int) {
+func (it *Iface) handleEvents() (n int) {
 	it.wake.Lower()
 	it.asyncMu.Lock()
-	it.handed = append(it.handed[:0], it.async...)
+	it.events = append(it.events[:0], it.async...)
 	it.async = it.async[:0]
 	it.asyncMu.Unlock()
-	for _, f := range it.handed {
+	for _, f := range it.events {
 		if f.qp == nil {
-			it.cqFailed()
+			it.handleCQError()
 			n++
 			continue
 		}
 		if it.links != nil {
-			n += it.linkFault(&f)
+			n += it.handleLinkFault(&f)
 			continue
 		}
 		e := it.eps.find(f.qp.Number())
@@ -258,10 +258,10 @@ func (it *Iface) takeEvents() (n int) {
 	return n
 }
 
-// linkFault calls it.links for an event.
-func (it *Iface) linkFault(f *qpFault) int {
+// handleLinkFault calls it.links for an event.
+func (it *Iface) handleLinkFault(f *qpFault) int {
 	if f.gone != (verbs.GID{}) {
-		return it.links.Gone(f.gone)
+		return it.links.HandleDeviceGone(f.gone)
 	}
-	return it.links.Fault(f.qp, f.status)
+	return it.links.HandleFault(f.qp, f.status)
 }

@@ -33,7 +33,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	wr.RemoteAddr = raddr
 	wr.RKey = uint32(key)
 	if _, err := e.send.PostSend(it.put[:]); err != nil {
-		return e.postFailed(err)
+		return e.failPost(err)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (e *EP) PutBcopy(src []byte, raddr uint64, key uct.RKey) error {
 		return err
 	}
 	n := copy(e.it.tx.Bytes(buf), src)
-	wr := e.it.fullWR(verbs.OpRDMAWrite, flags)
+	wr := e.it.resetOtherWR(verbs.OpRDMAWrite, flags)
 	wr.RemoteAddr, wr.RKey = raddr, uint32(key)
 	return e.postBuffer(buf, n)
 }
@@ -75,7 +75,7 @@ func (e *EP) PutBcopy(src []byte, raddr uint64, key uct.RKey) error {
 // is inlined here and in GetZcopy; zcopyList handles the others.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, pi := e.it, e.PI
-	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c, pi) {
+	if len(iov) != 1 || pi-e.CI >= e.Room || !e.canJoin(c, pi) {
 		return e.zcopyList(verbs.OpRDMAWrite, iov, raddr, key, c)
 	}
 	m, _ := iov[0].Mem.(*ib.Mem)
@@ -93,7 +93,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	e.PI, wr.ID = pi, pi
 	e.join(c, pi, opSend)
 	if _, err = e.send.PostSend(it.write[:]); err != nil {
-		return false, e.joinFailed(err)
+		return false, e.failJoined(err)
 	}
 	return true, nil
 }
@@ -102,7 +102,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 func (e *EP) GetBcopy(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, n := e.it, len(dst)
 	if uint(n-1) >= slotLen {
-		return e.getLong(dst, raddr, key, c)
+		return e.getLarge(dst, raddr, key, c)
 	}
 	var flags verbs.SendFlags
 	if e.PI-e.CI >= e.Room || it.ops.free == nil {
@@ -124,17 +124,17 @@ func (e *EP) postFetch(flags verbs.SendFlags, raddr uint64, key uct.RKey, o *op)
 	wr.RemoteAddr = raddr
 	wr.RKey = uint32(key)
 	pi := e.PI + 1
-	e.PI, e.reads, wr.ID = pi, pi, pi
+	e.PI, e.lastReadPI, wr.ID = pi, pi, pi
 	if _, err := e.send.PostSend(e.it.fetch[:]); err != nil {
 		e.dropOp(o)
-		return false, e.postFailed(err)
+		return false, e.failPost(err)
 	}
 	e.queue(o)
 	return true, nil
 }
 
-// getLong is GetBcopy for reads longer than a slot.
-func (e *EP) getLong(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+// getLarge is GetBcopy for reads longer than a slot.
+func (e *EP) getLarge(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, n := e.it, len(dst)
 	if n > it.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
@@ -149,11 +149,11 @@ func (e *EP) getLong(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) 
 	it.sges = append(it.sges[:0], it.tx.SGE(buf, 0, n))
 	o := it.ops.get()
 	o.kind, o.buf, o.dst, o.comp = opGet, buf, dst, c
-	wr := &it.long[0]
+	wr := &it.listWR[0]
 	wr.Opcode, wr.Flags, wr.SGList = verbs.OpRDMARead, flags|e.opSignal(), it.sges
 	wr.RemoteAddr, wr.RKey = raddr, uint32(key)
-	e.reads = e.PI + 1
-	if err = e.post(&it.long); err != nil {
+	e.lastReadPI = e.PI + 1
+	if err = e.post(&it.listWR); err != nil {
 		e.dropOp(o)
 		return false, err
 	}
@@ -164,7 +164,7 @@ func (e *EP) getLong(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) 
 // GetZcopy implements uct.Getter.
 func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, pi := e.it, e.PI
-	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c, pi) {
+	if len(iov) != 1 || pi-e.CI >= e.Room || !e.canJoin(c, pi) {
 		return e.zcopyList(verbs.OpRDMARead, iov, raddr, key, c)
 	}
 	m, _ := iov[0].Mem.(*ib.Mem)
@@ -179,23 +179,23 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	wr := &it.read[0]
 	wr.Flags, wr.RemoteAddr, wr.RKey = e.joinSignal(pi), raddr, uint32(key)
 	pi++
-	e.PI, e.reads, wr.ID = pi, pi, pi
+	e.PI, e.lastReadPI, wr.ID = pi, pi, pi
 	e.join(c, pi, opSend)
 	if _, err = e.send.PostSend(it.read[:]); err != nil {
-		return false, e.joinFailed(err)
+		return false, e.failJoined(err)
 	}
 	return true, nil
 }
 
-// joinFailed is postFailed for an operation that the waiter has included.
+// failJoined is failPost for an operation that the waiter has included.
 //
 //go:noinline
-func (e *EP) joinFailed(err error) error {
+func (e *EP) failJoined(err error) error {
 	w := &e.waiter
-	if w.sn--; w.sn == w.ended {
+	if w.sn--; w.sn == w.completedSN {
 		w.comp, w.result = nil, nil
 	}
-	return e.postFailed(err)
+	return e.failPost(err)
 }
 
 // zcopyList posts a write or read of any IOV list, with or without room, and with or without
@@ -218,33 +218,33 @@ func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct
 	if err != nil {
 		return false, err
 	}
-	wr := &it.long[0]
+	wr := &it.listWR[0]
 	wr.Opcode, wr.RemoteAddr, wr.RKey, wr.SGList = opcode, raddr, uint32(key), sges
 	if opcode == verbs.OpRDMARead {
-		e.reads = e.PI + 1
+		e.lastReadPI = e.PI + 1
 	}
 	if c == nil {
 		wr.Flags = flags | e.signal()
-		err = e.post(&it.long)
+		err = e.post(&it.listWR)
 		return err == nil, err
 	}
-	return e.postLong(flags, c)
+	return e.postList(flags, c)
 }
 
-// postLong posts the work request of it.long with completion c, as the waiter or by an op.
-func (e *EP) postLong(flags verbs.SendFlags, c *uct.Completion) (pending bool, err error) {
+// postList posts the work request of it.listWR with completion c, as the waiter or by an op.
+func (e *EP) postList(flags verbs.SendFlags, c *uct.Completion) (pending bool, err error) {
 	it := e.it
-	joins := e.joins(c, e.PI)
-	it.long[0].Flags = flags | e.opSignal()
+	joins := e.canJoin(c, e.PI)
+	it.listWR[0].Flags = flags | e.opSignal()
 	if joins {
-		if err = e.post(&it.long); err == nil {
+		if err = e.post(&it.listWR); err == nil {
 			e.join(c, e.PI, opSend)
 		}
 		return err == nil, err
 	}
 	o := it.ops.get()
 	o.kind, o.comp = opSend, c
-	if err = e.post(&it.long); err != nil {
+	if err = e.post(&it.listWR); err != nil {
 		e.dropOp(o)
 		return false, err
 	}
@@ -268,8 +268,8 @@ func (e *EP) admitOp() (flags verbs.SendFlags, err error) {
 			return 0, err
 		}
 	}
-	if e.it.ops.left == 0 {
-		e.refence(flags)
+	if e.it.ops.freeCount == 0 {
+		e.restoreFence(flags)
 		return 0, uct.ErrNoResource
 	}
 	return flags, nil
@@ -282,29 +282,29 @@ func (e *EP) admitBuffer() (buf uint32, flags verbs.SendFlags, err error) {
 	}
 	buf, ok := e.it.tx.Get()
 	if !ok {
-		e.refence(flags)
+		e.restoreFence(flags)
 		return 0, 0, uct.ErrNoResource
 	}
 	return buf, flags, nil
 }
 
-// refence undoes admit: the next work request needs the fence flag again.
-func (e *EP) refence(flags verbs.SendFlags) {
+// restoreFence undoes admit: the next work request needs the fence flag again.
+func (e *EP) restoreFence(flags verbs.SendFlags) {
 	if flags&verbs.SendFence != 0 {
 		e.fenced, e.Room = true, 0
 	}
 }
 
-// postBuffer posts the work request of it.full with the first n bytes of bounce buffer buf. If they
+// postBuffer posts the work request of it.otherWR with the first n bytes of bounce buffer buf. If they
 // fit, it sends them inline and frees the buffer.
 func (e *EP) postBuffer(buf uint32, n int) error {
 	it := e.it
-	wr := &it.full[0]
+	wr := &it.otherWR[0]
 	wr.Flags |= e.signal()
 	if n <= it.MaxInline {
 		wr.Flags |= verbs.SendInline
 		wr.Inline = it.tx.Bytes(buf)[:n]
-		err := e.post(&it.full)
+		err := e.post(&it.otherWR)
 		it.tx.Put(buf)
 		return err
 	}
@@ -316,7 +316,7 @@ func (e *EP) postBuffer(buf uint32, n int) error {
 	wr.SGList = it.sges
 	o := it.ops.get()
 	o.kind, o.buf = opBuffer, buf
-	if err := e.post(&it.full); err != nil {
+	if err := e.post(&it.otherWR); err != nil {
 		e.dropOp(o)
 		return err
 	}

@@ -29,9 +29,9 @@ type script struct {
 	recvs  []uint64 // IDs of posted receives, in order
 	failed []uct.EP
 
-	forgotten []uct.EP
-	errs      []error // errors that OnError got
-	last      bool    // the test ends: all work requests succeed
+	removed []uct.EP
+	errs    []error // errors that OnError got
+	last    bool    // the test ends: all work requests succeed
 }
 
 // scriptDriver is the Driver of a script.
@@ -46,9 +46,9 @@ func (d scriptDriver) MakeEP(Link) (uct.EP, *EP, SendQueue, error) {
 	return e, e, d, nil
 }
 
-func (d scriptDriver) Forget(ep uct.EP)  { d.forgotten = append(d.forgotten, ep) }
-func (scriptDriver) Arm(bool) error      { return nil }
-func (d scriptDriver) Watch() *ucs.Watch { return nil }
+func (d scriptDriver) RemoveEP(ep uct.EP) { d.removed = append(d.removed, ep) }
+func (scriptDriver) Arm(bool) error       { return nil }
+func (d scriptDriver) Watch() *ucs.Watch  { return nil }
 func (d scriptDriver) left() (wcs []verbs.WC) {
 	for _, e := range slices.Concat(d.open.All(), d.closing.All()) {
 		if e.PI != e.CI {
@@ -181,7 +181,7 @@ func (s *script) arriveAs(wc verbs.WC, payload []byte) {
 func (s *script) allFree() {
 	s.t.Helper()
 	assert.Equal(s.t, s.cfg.TxBuffers, s.tx.Free(), "bounce buffers")
-	assert.Equal(s.t, s.ops.total, s.ops.left, "ops")
+	assert.Equal(s.t, s.ops.total, s.ops.freeCount, "ops")
 }
 
 // Targets and sizes of the operations of the tests.
@@ -354,12 +354,12 @@ func TestPost_Room(t *testing.T) {
 			require.NoError(t, e.PutShort(nil, farAddr, farKey))
 		}
 		require.NoError(t, op.post(e, c.get()), "the last place")
-		credits, ops, buffers := e.Credits, s.ops.left, s.tx.Free()
+		credits, ops, buffers := e.Credits, s.ops.freeCount, s.tx.Free()
 		assert.Equal(t, uct.ErrNoResource, op.post(e, c.get()))
 		assert.Len(t, s.took(), depth)
 		assert.EqualValues(t, depth, e.PI)
 		assert.Equal(t, credits, e.Credits)
-		assert.Equal(t, ops, s.ops.left)
+		assert.Equal(t, ops, s.ops.freeCount)
 		assert.Equal(t, buffers, s.tx.Free())
 		s.complete(e, 1, verbs.WCSuccess)
 		require.NoError(t, op.post(e, c.get()), "a place is free")
@@ -380,10 +380,10 @@ func TestPost_Credits(t *testing.T) {
 			return
 		}
 		assert.Zero(t, e.Credits)
-		ops, buffers := s.ops.left, s.tx.Free()
+		ops, buffers := s.ops.freeCount, s.tx.Free()
 		assert.Equal(t, uct.ErrNoResource, op.post(e, c.get()))
 		assert.Len(t, s.took(), 2)
-		assert.Equal(t, ops, s.ops.left)
+		assert.Equal(t, ops, s.ops.freeCount)
 		assert.Equal(t, buffers, s.tx.Free())
 	})
 }
@@ -449,7 +449,7 @@ func TestPost_Fence(t *testing.T) {
 		assert.True(t, fenced(), "it is the next")
 		require.NoError(t, op.post(e, c.get()))
 		assert.False(t, fenced(), "once")
-		for range 2 * leaseStep { // the EP leases more slots
+		for range 2 * reserveStep { // the EP reserves more slots
 			require.NoError(t, e.PutShort(nil, farAddr, farKey))
 			require.False(t, fenced(), "once")
 		}

@@ -394,7 +394,7 @@ func TestClose_SendsDisconnect(t *testing.T) {
 	const depth = 3
 	for _, before := range []int{0, 1, depth} {
 		s := newScript(t, Config{TxDepth: depth})
-		s.leaveLimit = 1 << 40
+		s.disconnectTimeout = 1 << 40
 		e := s.connected()
 		for range before {
 			require.NoError(t, e.PutShort(nil, farAddr, farKey))
@@ -417,7 +417,7 @@ func TestClose_SendsDisconnect(t *testing.T) {
 		assert.Zero(t, s.progressInterval())
 		assert.Zero(t, s.eps.n)
 		assert.Nil(t, s.Find(e.QPN))
-		assert.Equal(t, []uct.EP{e}, s.forgotten)
+		assert.Equal(t, []uct.EP{e}, s.removed)
 		assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
 		assert.Empty(t, s.errs)
 	}
@@ -428,7 +428,7 @@ func TestClose_SendsDisconnect(t *testing.T) {
 func TestClose_CancelsAfterLimit(t *testing.T) {
 	for name, pendingNotice := range map[string]bool{"sent": false, "not sent": true} {
 		s := newScript(t, Config{TxDepth: 2})
-		s.leaveLimit = 1 << 40
+		s.disconnectTimeout = 1 << 40
 		e := s.connected()
 		var c comps
 		for range 2 {
@@ -440,8 +440,8 @@ func TestClose_CancelsAfterLimit(t *testing.T) {
 		require.Equal(t, pendingNotice, e.disconnectPending, name)
 		s.Progress()
 		assert.Equal(t, verbs.QPStateRTS, e.link.(*QPLink).QP.State(), name)
-		e.leaving, s.leaveLimit = timelimit.New(1), 1
-		for e.leaving.Waits() {
+		e.disconnectLimit, s.disconnectTimeout = timelimit.New(1), 1
+		for e.disconnectLimit.Waits() {
 			s.Progress()
 		}
 		assert.Equal(t, verbs.QPStateErr, e.link.(*QPLink).QP.State(), name)
@@ -462,7 +462,7 @@ func TestClose_CancelsAfterLimit(t *testing.T) {
 // If the peer has closed too, neither side waits for the other.
 func TestClose_PeerHasClosed(t *testing.T) {
 	s := newScript(t, Config{})
-	s.leaveLimit = 1 << 40
+	s.disconnectTimeout = 1 << 40
 	e := s.connected()
 	require.NoError(t, e.Close())
 	s.arrive(e, uint32(rcwire.Disconnect()), nil)
@@ -495,22 +495,22 @@ func TestClose_FailedEPSendsNothing(t *testing.T) {
 	assert.Empty(t, s.took())
 }
 
-// Canceled completes the operations of an EP whose link has discarded the work requests.
+// CancelOps completes the operations of an EP whose link has discarded the work requests.
 func TestEP_Canceled(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
-	e.Canceled() // no effect
+	e.CancelOps() // no effect
 	var c comps
 	for range 2 {
 		_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())
 		require.NoError(t, err)
 	}
 	e.Fail(ucs.StatusConnReset, errFault)
-	e.Canceled()
+	e.CancelOps()
 	assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset}, c.ended)
 	assert.Equal(t, e.PI, e.CI)
 	s.took()
-	e.TellClosed()
+	e.SendDisconnect()
 	assert.Equal(t, uint32(rcwire.Disconnect()), s.one().Imm)
 }
 

@@ -26,14 +26,14 @@ type extension struct {
 	lost      int
 }
 
-func (x *extension) Completed(wc verbs.WC) { x.completed = append(x.completed, wc) }
-func (x *extension) Lost()                 { x.lost++ }
-func (x *extension) Control(_ uct.EP, data []byte) bool {
+func (x *extension) HandleCompletion(wc verbs.WC) { x.completed = append(x.completed, wc) }
+func (x *extension) HandleCQError()               { x.lost++ }
+func (x *extension) HandleControl(_ uct.EP, data []byte) bool {
 	x.control = append(x.control, bytes.Clone(data))
 	return !x.refuse
 }
 
-func (x *extension) Failed(outer uct.EP) {
+func (x *extension) HandleFailure(outer uct.EP) {
 	assert.NotContains(x.s.t, x.s.failed, outer, "before OnError")
 	x.failed = append(x.failed, outer)
 }
@@ -319,7 +319,7 @@ func TestPending(t *testing.T) {
 			func(s *script, e *EP) { s.arrive(e, uint32(rcwire.Credits(1)), nil) },
 		},
 		"ops": {
-			func(s *script, _ *EP) { s.ops.left, s.ops.free = 0, nil },
+			func(s *script, _ *EP) { s.ops.freeCount, s.ops.free = 0, nil },
 			func(s *script, e *EP) {
 				s.ops.put(new(op))
 				require.NoError(s.t, e.postNop())
@@ -369,17 +369,17 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// An EP leases slots of the completion queue as it needs them, and other EPs get the slots that it
+// An EP reserves slots of the completion queue as it needs them, and other EPs get the slots that it
 // does not use.
 func TestLeases_Script(t *testing.T) {
-	s := newScript(t, Config{TxDepth: 64, TxCQDepth: leaseStep + 4})
+	s := newScript(t, Config{TxDepth: 64, TxCQDepth: reserveStep + 4})
 	a, b := s.connected(), s.connected()
 	put := func(e *EP) error { return e.PutShort(nil, farAddr, farKey) }
 	require.NoError(t, put(a))
 	assert.Equal(t, 4, s.cqFree)
 	require.NoError(t, put(b))
 	assert.Zero(t, s.cqFree)
-	for range leaseStep - 1 {
+	for range reserveStep - 1 {
 		require.NoError(t, put(a))
 	}
 	for range 3 {
@@ -387,13 +387,13 @@ func TestLeases_Script(t *testing.T) {
 	}
 	assert.Equal(t, uct.ErrNoResource, put(b))
 	assert.Equal(t, uct.ErrNoResource, put(a))
-	s.complete(a, leaseStep-2, verbs.WCSuccess)
-	for range leaseStep - 2 {
+	s.complete(a, reserveStep-2, verbs.WCSuccess)
+	for range reserveStep - 2 {
 		require.NoError(t, put(b))
 	}
 	assert.Equal(t, uct.ErrNoResource, put(b))
 	assert.Equal(t, uct.ErrNoResource, put(a))
-	assert.EqualValues(t, 2, a.lease, "what it uses")
+	assert.EqualValues(t, 2, a.cqSlots, "what it uses")
 	s.complete(a, a.PI, verbs.WCSuccess)
 	require.NoError(t, a.Close()) // the disconnect message needs one slot
 	require.NoError(t, put(b), "also of one that is closing")
@@ -412,15 +412,15 @@ func (l roomLink) Return(n int)      { *l.room += n }
 // If a shared queue is full, an EP gets places that other EPs reserve without using them, also if
 // the completion queue has only one free slot.
 func TestLeases_SharedQueue(t *testing.T) {
-	s := newScript(t, Config{TxDepth: 64, TxCQDepth: leaseStep + 1})
+	s := newScript(t, Config{TxDepth: 64, TxCQDepth: reserveStep + 1})
 	a, b := s.connected(), s.connected()
-	room := leaseStep
+	room := reserveStep
 	a.link, b.link = roomLink{a.link, &room}, roomLink{b.link, &room}
 	put := func(e *EP) error { return e.PutShort(nil, farAddr, farKey) }
 	require.NoError(t, put(a))
 	assert.Zero(t, room)
 	assert.Equal(t, 1, s.cqFree)
-	for range leaseStep - 1 {
+	for range reserveStep - 1 {
 		require.NoError(t, put(b))
 	}
 	assert.Equal(t, uct.ErrNoResource, put(b))
@@ -432,7 +432,7 @@ func TestLeases_SharedQueue(t *testing.T) {
 		require.NoError(t, e.Close())
 		s.complete(e, e.PI, verbs.WCSuccess)
 	}
-	assert.Equal(t, leaseStep, room)
+	assert.Equal(t, reserveStep, room)
 	assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
 }
 
@@ -470,7 +470,7 @@ func TestNewEP_Addr(t *testing.T) {
 	got, err := rcwire.ParseEPAddr(e.EPAddr(nil))
 	require.NoError(t, err)
 	l := e.link.(*QPLink)
-	assert.Equal(t, rcwire.EPAddr{MTU: s.Port().Attr.ActiveMTU, Reads: 3, QPN: l.QP.Number(), PSN: l.psn, SegLen: 2048, Credits: 9}, got)
+	assert.Equal(t, rcwire.EPAddr{MTU: s.Port().Attr.ActiveMTU, MaxReads: 3, QPN: l.QP.Number(), PSN: l.psn, SegLen: 2048, Credits: 9}, got)
 	assert.Equal(t, uct.EP(e), s.Find(e.QPN))
 	assert.Len(t, e.EPAddr(nil), s.Attr().EPAddrLen)
 	got.Credits = 5
@@ -488,7 +488,7 @@ func TestConnect_QP(t *testing.T) {
 	assert.Equal(t, verbs.QPStateInit, at.State)
 	assert.Equal(t, access, at.AccessFlags)
 	assert.EqualValues(t, 1, at.Port)
-	peer := rcwire.EPAddr{MTU: verbs.MTU512, Reads: 2, QPN: e.QPN, PSN: 0x123456, SegLen: uint32(s.cfg.SegSize), Credits: 1}
+	peer := rcwire.EPAddr{MTU: verbs.MTU512, MaxReads: 2, QPN: e.QPN, PSN: 0x123456, SegLen: uint32(s.cfg.SegSize), Credits: 1}
 	require.NoError(t, e.Connect(s.DeviceAddr(nil), peer.Append(nil)))
 	at = l.QP.Query()
 	at.Cap, at.AH, at.CurState = verbs.QPCap{}, verbs.AHAttr{}, 0
@@ -496,7 +496,7 @@ func TestConnect_QP(t *testing.T) {
 		AccessFlags: access, MaxRDAtomic: 2, MaxDestRD: 5, MinRNRTimer: 4, Port: 1, Timeout: 9, RetryCnt: 3, RNRRetry: verbs.RNRForever}, at)
 
 	far := peer
-	far.MTU, far.Reads = verbs.MTU4096, 99
+	far.MTU, far.MaxReads = verbs.MTU4096, 99
 	e = s.newEP()
 	require.NoError(t, e.Connect(s.DeviceAddr(nil), far.Append(nil)))
 	at = e.link.(*QPLink).QP.Query()
@@ -526,7 +526,7 @@ func TestProgress_Watch(t *testing.T) {
 	s.polls = 0
 	assert.Zero(t, s.Progress())
 	assert.Zero(t, s.polls)
-	s.raise(attnBacklog)
+	s.raise(attnDeferred)
 	assert.Zero(t, s.Progress())
 	assert.Equal(t, 1, s.polls)
 	assert.Zero(t, s.Progress())
@@ -601,15 +601,15 @@ func TestFit(t *testing.T) {
 	big := verbs.DeviceAttr{MaxQPWR: 1 << 20, MaxSGE: 64, MaxSRQWR: 1 << 20, MaxCQE: 1 << 24, MaxRDAtomic: 99, MaxInitRD: 99, MaxInline: 4096}
 	want := c
 	want.Moderation = 64 // a quarter of TxDepth
-	assert.Equal(t, want, fit(c, big, 0))
-	assert.Equal(t, want, fit(c, verbs.DeviceAttr{MaxInline: 128}, 0))
-	got := fit(c, verbs.DeviceAttr{MaxQPWR: 100, MaxSGE: 3, MaxSRQWR: 200, MaxCQE: 1000, MaxRDAtomic: 4, MaxInitRD: 6, MaxInline: 60}, 50)
+	assert.Equal(t, want, limitToDevice(c, big, 0))
+	assert.Equal(t, want, limitToDevice(c, verbs.DeviceAttr{MaxInline: 128}, 0))
+	got := limitToDevice(c, verbs.DeviceAttr{MaxQPWR: 100, MaxSGE: 3, MaxSRQWR: 200, MaxCQE: 1000, MaxRDAtomic: 4, MaxInitRD: 6, MaxInline: 60}, 50)
 	want = c
 	want.TxDepth, want.Moderation, want.TxMaxSGE, want.RxDepth, want.FCWindow = 100, 25, 3, 200, 100
 	want.TxCQDepth = 1000 - 200 - 16 - 50
 	want.MaxRDAtomic, want.TxMaxInline = 4, 60
 	assert.Equal(t, want, got)
-	got = fit(c, verbs.DeviceAttr{MaxRDAtomic: 8, MaxInitRD: 2}, 0)
+	got = limitToDevice(c, verbs.DeviceAttr{MaxRDAtomic: 8, MaxInitRD: 2}, 0)
 	assert.Equal(t, 2, got.MaxRDAtomic)
 }
 

@@ -262,7 +262,7 @@ func TestLeases(t *testing.T) {
 		flush(t, one, a)
 		fillUp(two)
 		assert.EqualValues(t, 16, two.core.PI-two.core.CI, "with what the idle one holds")
-		assert.Less(t, one.core.lease, uint32(16))
+		assert.Less(t, one.core.cqSlots, uint32(16))
 		progressUntilIdle(a)
 		require.NoError(t, one.Close())
 		require.NoError(t, two.Close())
@@ -414,7 +414,7 @@ func TestOps_KeepNoReferences(t *testing.T) {
 				}
 			}
 			pool := &a.it.core.ops
-			until(t, func() bool { return ended == wanted && pool.left == pool.total }, a, b)
+			until(t, func() bool { return ended == wanted && pool.freeCount == pool.total }, a, b)
 			n := 0
 			for o := pool.free; o != nil; o = o.next {
 				assert.Nil(t, o.comp, name)
@@ -423,28 +423,28 @@ func TestOps_KeepNoReferences(t *testing.T) {
 				assert.EqualValues(t, noBuffer, o.buf, name)
 				n++
 			}
-			assert.Equal(t, pool.left, n)
+			assert.Equal(t, pool.freeCount, n)
 		}
 	})
 }
 
-// An EP leases many slots of the completion queue at a time while unused ones exist, and single
+// An EP reserves many slots of the completion queue at a time while unused ones exist, and single
 // ones if all are used.
 func TestSlots_Scarce(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, _, ab, _ := over.pair(t, Config{TxDepth: 64, TxCQDepth: 256})
 		it := a.it.core
-		require.True(t, ab.core.slot())
-		assert.EqualValues(t, leaseStep, ab.core.lease)
-		assert.Equal(t, 256-leaseStep, it.cqFree)
-		require.True(t, ab.core.slot(), "it has some")
-		assert.EqualValues(t, leaseStep, ab.core.lease)
+		require.True(t, ab.core.reserveSlot())
+		assert.EqualValues(t, reserveStep, ab.core.cqSlots)
+		assert.Equal(t, 256-reserveStep, it.cqFree)
+		require.True(t, ab.core.reserveSlot(), "it has some")
+		assert.EqualValues(t, reserveStep, ab.core.cqSlots)
 
-		it.leasesUsed = true
-		ab.core.PI += leaseStep // as if the slots were used
-		require.True(t, ab.core.slot())
-		assert.EqualValues(t, leaseStep+1, ab.core.lease)
-		assert.True(t, it.leasesUsed, "others are as scarce")
-		ab.core.PI -= leaseStep
+		it.slotsInUse = true
+		ab.core.PI += reserveStep // as if the slots were used
+		require.True(t, ab.core.reserveSlot())
+		assert.EqualValues(t, reserveStep+1, ab.core.cqSlots)
+		assert.True(t, it.slotsInUse, "others are as scarce")
+		ab.core.PI -= reserveStep
 	})
 }

@@ -38,10 +38,10 @@ type Params struct {
 // Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an error it has closed
 // everything that it opened.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
-	cfg, err := pick(own.Config, md, p)
+	cfg, err := configFrom(own.Config, md, p)
 	if err == nil {
 		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
-		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr(), own.ExtensionCQ)
+		it.md, it.onError, it.cfg = md, p.OnError, limitToDevice(cfg, md.DeviceAttr(), own.ExtensionCQ)
 		it.ext, it.extCQ, it.links = own.Extension, own.ExtensionCQ, own.Links
 		if it.links != nil {
 			it.cfg.Moderation = 0
@@ -55,8 +55,8 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	return nil
 }
 
-// pick returns the configuration in p, or other if p has none, with defaults.
-func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
+// configFrom returns the configuration in p, or other if p has none, with defaults.
+func configFrom(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
 		return cfg, err
@@ -91,7 +91,7 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	if err = it.openBuffers(&undo); err != nil {
 		return err
 	}
-	it.prepare()
+	it.initWRs()
 	it.fillAttr()
 	md.Subscribe(it)
 	it.undo = undo.Release()
@@ -130,8 +130,8 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	return it.rx.Posted()
 }
 
-// fit reduces the configuration to the limits of the device.
-func fit(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
+// limitToDevice reduces the configuration to the limits of the device.
+func limitToDevice(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
 	limit := func(v *int, n int) {
 		if n > 0 {
 			*v = min(*v, n)

@@ -125,7 +125,7 @@ func TestWaited_Order(t *testing.T) {
 				require.Equal(t, far[at:at+len(buf)], buf)
 			}
 			flush(t, ab, a)
-			require.Equal(t, a.it.core.ops.total, a.it.core.ops.left)
+			require.Equal(t, a.it.core.ops.total, a.it.core.ops.freeCount)
 			require.Equal(t, a.it.core.cfg.TxBuffers, a.it.core.tx.Free())
 		}
 	})
@@ -273,7 +273,7 @@ func TestWaited_Shared(t *testing.T) {
 			for i, n := range s.last {
 				require.EqualValues(t, n-1, s.words[i])
 			}
-			require.Equal(t, a.it.core.ops.total, a.it.core.ops.left)
+			require.Equal(t, a.it.core.ops.total, a.it.core.ops.freeCount)
 		}
 	})
 }
@@ -302,7 +302,7 @@ func TestWaited_ShareWaiter(t *testing.T) {
 				require.NoError(t, err, name)
 				require.True(t, pending, name)
 			}
-			assert.Equal(t, a.it.core.ops.total, a.it.core.ops.left, name)
+			assert.Equal(t, a.it.core.ops.total, a.it.core.ops.freeCount, name)
 			until(t, func() bool { return fired == 1 }, a)
 			flush(t, ab, a)
 		}

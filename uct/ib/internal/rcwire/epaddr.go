@@ -21,12 +21,12 @@ import (
 //	16  u16  credits: maximum number of messages before it returns credits
 //	18  u16  zero
 type EPAddr struct {
-	MTU     verbs.MTU
-	Reads   uint8
-	QPN     uint32
-	PSN     uint32
-	SegLen  uint32
-	Credits uint16
+	MTU      verbs.MTU
+	MaxReads uint8
+	QPN      uint32
+	PSN      uint32
+	SegLen   uint32
+	Credits  uint16
 }
 
 // EPAddrLen is the packed length in bytes.
@@ -39,7 +39,7 @@ const (
 
 // Append packs a.
 func (a EPAddr) Append(b []byte) []byte {
-	b = append(b, version, byte(a.MTU), a.Reads, 0)
+	b = append(b, version, byte(a.MTU), a.MaxReads, 0)
 	b = binary.BigEndian.AppendUint32(b, a.QPN)
 	b = binary.BigEndian.AppendUint32(b, a.PSN)
 	b = binary.BigEndian.AppendUint32(b, a.SegLen)
@@ -57,12 +57,12 @@ func ParseEPAddr(b []byte) (EPAddr, error) {
 		return EPAddr{}, fmt.Errorf("%w: endpoint address version %d, want %d", uct.ErrInvalidAddr, b[0], version)
 	}
 	a := EPAddr{
-		MTU:     verbs.MTU(b[1]),
-		Reads:   b[2],
-		QPN:     binary.BigEndian.Uint32(b[4:]),
-		PSN:     binary.BigEndian.Uint32(b[8:]),
-		SegLen:  binary.BigEndian.Uint32(b[12:]),
-		Credits: binary.BigEndian.Uint16(b[16:]),
+		MTU:      verbs.MTU(b[1]),
+		MaxReads: b[2],
+		QPN:      binary.BigEndian.Uint32(b[4:]),
+		PSN:      binary.BigEndian.Uint32(b[8:]),
+		SegLen:   binary.BigEndian.Uint32(b[12:]),
+		Credits:  binary.BigEndian.Uint16(b[16:]),
 	}
 	if err := a.check(b[3] | b[18] | b[19]); err != nil {
 		return EPAddr{}, fmt.Errorf("%w: %w", uct.ErrInvalidAddr, err)

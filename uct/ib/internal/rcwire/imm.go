@@ -44,14 +44,14 @@ func (i Imm) Valid() bool {
 	return i&immReserved == 0 && (i&immControl == 0 || i&immID == 0) || i == Disconnect() || i == Extension()
 }
 
-// Control reports whether the message is a control message.
-func (i Imm) Control() bool { return i&immControl != 0 }
+// IsControl reports whether the message is a control message.
+func (i Imm) IsControl() bool { return i&immControl != 0 }
 
-// Disconnects reports whether the sender has closed its endpoint.
-func (i Imm) Disconnects() bool { return i&(immControl|immID) == immControl|idDisconnect }
+// IsDisconnect reports whether the sender has closed its endpoint.
+func (i Imm) IsDisconnect() bool { return i&(immControl|immID) == immControl|idDisconnect }
 
-// Extends reports whether the message is to an extension of the transport.
-func (i Imm) Extends() bool { return i == Extension() }
+// IsExtension reports whether the message is to an extension of the transport.
+func (i Imm) IsExtension() bool { return i == Extension() }
 
 // ID returns the active message id.
 func (i Imm) ID() uint8 { return uint8(i & immID) }

@@ -28,16 +28,16 @@ const (
 	MaxNodeNumber = 1<<16 - 1
 )
 
-// To returns the immediate for a message to the endpoint with this number. i has at most
+// WithNumber returns the immediate for a message to the endpoint with this number. i has at most
 // MaxNodeCredits.
-func (i Imm) To(number uint16) NodeImm {
+func (i Imm) WithNumber(number uint16) NodeImm {
 	return NodeImm(i.Credits()<<nodeCreditsShift | uint32(number)<<nodeNumberShift | uint32(i)&immLow)
 }
 
 // Number returns the number of the receiving endpoint.
 func (i NodeImm) Number() uint16 { return uint16(i >> nodeNumberShift) }
 
-// Imm returns the Imm of which To made i.
+// Imm returns the Imm of which WithNumber made i.
 func (i NodeImm) Imm() Imm { return Imm(uint32(i)>>nodeCreditsShift<<16 | uint32(i)&immLow) }
 
 // Domain identifies an XRC domain. One initiator reaches all endpoints of a domain.

@@ -25,7 +25,7 @@ func TestNodeAddr_Golden(t *testing.T) {
 	assert.Equal(t, nodeAddr(), got)
 }
 
-func TestParseNodeAddr_Refuses(t *testing.T) {
+func TestParseNodeAddr_RejectsInvalid(t *testing.T) {
 	good := nodeAddr().Append(nil)
 	edit := testenv.Editor(good)
 	many := nodeAddr()
@@ -58,7 +58,7 @@ func TestNodeImm_Golden(t *testing.T) {
 		{Disconnect(), 2, 0x000000a1},
 		{Extension(), 3, 0x000000e2},
 	} {
-		n := tc.imm.To(tc.number)
+		n := tc.imm.WithNumber(tc.number)
 		assert.Equal(t, tc.want, uint32(n))
 		assert.Equal(t, tc.number, n.Number())
 		assert.Equal(t, tc.imm, n.Imm())
@@ -66,13 +66,13 @@ func TestNodeImm_Golden(t *testing.T) {
 }
 
 func FuzzParseNode(f *testing.F) {
-	f.Add(nodeAddr().Append(nil), uint32(AM(1, 2).To(3)))
-	f.Add([]byte{}, uint32(Extension().To(1)))
+	f.Add(nodeAddr().Append(nil), uint32(AM(1, 2).WithNumber(3)))
+	f.Add([]byte{}, uint32(Extension().WithNumber(1)))
 	f.Fuzz(func(t *testing.T, b []byte, v uint32) {
 		if a, err := ParseNodeAddr(b); err == nil {
 			assert.Equal(t, b, a.Append(nil))
 		}
 		n := NodeImm(v)
-		assert.Equal(t, n, n.Imm().To(n.Number()))
+		assert.Equal(t, n, n.Imm().WithNumber(n.Number()))
 	})
 }

@@ -29,16 +29,16 @@ func TestImm_Golden(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			assert.Equal(t, tc.want, uint32(tc.imm))
 			assert.True(t, tc.imm.Valid())
-			assert.Equal(t, tc.control, tc.imm.Control())
-			assert.Equal(t, tc.name == "disconnect", tc.imm.Disconnects())
-			assert.Equal(t, tc.name == "extension", tc.imm.Extends())
+			assert.Equal(t, tc.control, tc.imm.IsControl())
+			assert.Equal(t, tc.name == "disconnect", tc.imm.IsDisconnect())
+			assert.Equal(t, tc.name == "extension", tc.imm.IsExtension())
 			assert.Equal(t, tc.id, tc.imm.ID())
 			assert.Equal(t, tc.credits, tc.imm.Credits())
 		})
 	}
 }
 
-func TestImm_Invalid(t *testing.T) {
+func TestImm_ValidRejectsReservedBits(t *testing.T) {
 	for bit := 6; bit < 16; bit++ {
 		assert.False(t, Imm(1<<bit).Valid(), "reserved bit %d", bit)
 	}
@@ -47,7 +47,7 @@ func TestImm_Invalid(t *testing.T) {
 }
 
 func addr() EPAddr {
-	return EPAddr{MTU: verbs.MTU4096, Reads: 16, QPN: 0xabcdef, PSN: 0x123456, SegLen: 8192, Credits: 128}
+	return EPAddr{MTU: verbs.MTU4096, MaxReads: 16, QPN: 0xabcdef, PSN: 0x123456, SegLen: 8192, Credits: 128}
 }
 
 func TestEPAddr_Golden(t *testing.T) {
@@ -59,7 +59,7 @@ func TestEPAddr_Golden(t *testing.T) {
 	assert.Equal(t, addr(), got)
 }
 
-func TestParseEPAddr_Refuses(t *testing.T) {
+func TestParseEPAddr_RejectsInvalid(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		edit func(b []byte) []byte
@@ -100,11 +100,11 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		switch {
-		case imm.Disconnects():
+		case imm.IsDisconnect():
 			assert.Equal(t, imm, Disconnect())
-		case imm.Extends():
+		case imm.IsExtension():
 			assert.Equal(t, imm, Extension())
-		case imm.Control():
+		case imm.IsControl():
 			assert.Equal(t, imm, Credits(imm.Credits()))
 		default:
 			assert.Equal(t, imm, AM(imm.ID(), imm.Credits()))

@@ -44,8 +44,8 @@ type Params struct {
 	Base     Base
 }
 
-// Open opens an iface on a port of md. p.Config is a configuration of this package; Open passes the other fields of p to
-// rccore.Open. After an error it has closed everything that it opened.
+// Open opens an iface on a port of md. p.Config is a configuration of this package; Open passes the other fields of p
+// to rccore.Open. After an error it has closed everything that it opened.
 func Open(md *ib.MD, port uint8, own Params, p uct.IfaceParams) (*Iface, error) {
 	cfg, err := own.Config.withDefaults()
 	if err != nil {
@@ -101,9 +101,9 @@ func (d driver) MakeEP(l rccore.Link) (_ uct.EP, _ *rccore.EP, send rccore.SendQ
 	return e, e.EP, send, nil
 }
 
-// Forget implements rccore.Driver.
-func (d driver) Forget(outer uct.EP) {
+// RemoveEP implements rccore.Driver.
+func (d driver) RemoveEP(outer uct.EP) {
 	if e := outer.(*EP); e.path == nil {
-		d.Driver.Forget(e.base)
+		d.Driver.RemoveEP(e.base)
 	}
 }

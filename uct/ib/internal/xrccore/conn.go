@@ -18,10 +18,10 @@ var logger = log.For("xrc")
 type link uint8
 
 const (
-	linkNone  link = iota // no QP, or it is not connected and need not be
-	linkDue               // the request message must be sent
-	linkAsked             // the request message was sent
-	linkUp                // RTS; or ERR, if broken
+	linkDown       link = iota // no QP, or it is not connected and need not be
+	linkRequestDue             // the request message must be sent
+	linkRequested              // the request message was sent
+	linkUp                     // RTS; or ERR, if broken
 )
 
 // conn is an XRC initiator that sends to the queues of the peer, to one queue at a time.
@@ -30,7 +30,7 @@ type conn struct {
 	index    uint8
 	attached bool
 	link     link
-	broken   bool   // the QP is in ERR
+	inErr    bool   // the QP is in ERR
 	number   uint32 // of the queue that the user has attached to
 	id       uint32 // in it.conns
 	qp       *verbs.QP
@@ -40,7 +40,7 @@ type conn struct {
 	head     uint64 // index of the oldest send
 	posted   uint64 // index of the first send that the device does not have
 	tail     uint64 // index after the newest send
-	recalled *uct.Completion
+	recall   *uct.Completion
 	wr       [1]verbs.SendWR
 }
 
@@ -63,8 +63,8 @@ func (c *conn) open() error {
 			return it.opError("create initiator", err)
 		}
 	}
-	if c.link == linkNone {
-		c.ask()
+	if c.link == linkDown {
+		c.requestConnect()
 	}
 	return nil
 }
@@ -94,10 +94,10 @@ func (c *conn) create() (err error) {
 	return nil
 }
 
-// ask makes the next Progress move the QP to INIT and send a request message.
-func (c *conn) ask() {
-	c.link, c.broken, c.psn = linkDue, false, rand.Uint32()&0xffffff
-	c.e.it.later(c.e.task)
+// requestConnect makes the next Progress move the QP to INIT and send a request message.
+func (c *conn) requestConnect() {
+	c.link, c.inErr, c.psn = linkRequestDue, false, rand.Uint32()&0xffffff
+	c.e.it.schedule(c.e.task)
 }
 
 func (c *conn) at(i uint64) *send { return &c.sends[i%uint64(len(c.sends))] }
@@ -125,8 +125,8 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	switch c.link {
 	case linkUp:
 		c.post()
-	case linkNone: // the peer had no target; the next Attach sends another request
-		it.later(c.e.task)
+	case linkDown: // the peer had no target; the next Attach sends another request
+		it.schedule(c.e.task)
 	}
 	return true, nil
 }
@@ -137,20 +137,20 @@ func (c *conn) post() {
 		c.wr[0].SGList, c.wr[0].SRQN = c.at(c.posted).sges, c.number
 		if _, err := c.queue.PostSend(c.wr[:]); err != nil {
 			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
-			c.link = linkNone // the state of the device is unknown; work cancels the other sends
+			c.link = linkDown // the state of the device is unknown; work cancels the other sends
 			c.stop()
-			c.e.it.later(c.e.task)
+			c.e.it.schedule(c.e.task)
 			return
 		}
 	}
 }
 
-// completed completes the oldest send.
-func (c *conn) completed(wc *verbs.WC) {
+// handleCompletion completes the oldest send.
+func (c *conn) handleCompletion(wc *verbs.WC) {
 	st := ucs.StatusOK
 	if wc.Status != verbs.WCSuccess {
 		st = status(wc)
-		c.broken = true
+		c.inErr = true
 	}
 	c.pop().Complete(st)
 	c.finishWhenIdle()
@@ -170,28 +170,28 @@ func (c *conn) idle() bool { return c.head == c.tail }
 
 // finishWhenIdle completes a recall, and closes the connection of a closed EP, when nothing is in flight.
 func (c *conn) finishWhenIdle() {
-	if c.link == linkNone {
-		c.cancelHeld()
+	if c.link == linkDown {
+		c.cancelUnposted()
 	}
 	if !c.idle() {
 		return
 	}
-	if done := c.recalled; done != nil {
-		c.recalled = nil
+	if done := c.recall; done != nil {
+		c.recall = nil
 		c.release()
-		done.Complete(c.e.it.taken(ucs.StatusOK))
+		done.Complete(c.e.it.cancelStatus(ucs.StatusOK))
 	}
 	if c.e.closed && c.qp != nil {
 		c.close()
 	}
 }
 
-// cancelHeld cancels the unposted sends. While a posted send is outstanding it does nothing.
-func (c *conn) cancelHeld() (n int) {
+// cancelUnposted cancels the unposted sends. While a posted send is outstanding it does nothing.
+func (c *conn) cancelUnposted() (n int) {
 	if c.head != c.posted {
 		return 0 // posted sends complete first
 	}
-	for held := int(c.tail - c.posted); n < held; n++ {
+	for unposted := int(c.tail - c.posted); n < unposted; n++ {
 		c.posted++
 		c.pop().Complete(ucs.StatusCanceled)
 	}
@@ -203,7 +203,7 @@ func (c *conn) Recall(done *uct.Completion) (pending bool, err error) {
 	if !c.e.Ready() {
 		return false, c.e.Err()
 	}
-	c.cancelHeld()
+	c.cancelUnposted()
 	if c.idle() {
 		c.release()
 		return false, nil
@@ -211,16 +211,16 @@ func (c *conn) Recall(done *uct.Completion) (pending bool, err error) {
 	if err := c.toERR(); err != nil {
 		return false, err
 	}
-	c.recalled = done
+	c.recall = done
 	return true, nil
 }
 
 // toERR makes the device flush the sends in flight.
 func (c *conn) toERR() error {
-	if c.broken && c.qp.State() == verbs.QPStateErr {
+	if c.inErr && c.qp.State() == verbs.QPStateErr {
 		return nil
 	}
-	c.broken = true
+	c.inErr = true
 	if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState); err != nil {
 		return c.e.it.opError("modify initiator to ERR", err)
 	}
@@ -239,8 +239,8 @@ func (c *conn) Detach() error {
 // release detaches the connection. If it is in ERR, it starts to connect again.
 func (c *conn) release() {
 	c.attached, c.number = false, 0
-	if c.broken && c.e.Ready() {
-		c.ask()
+	if c.inErr && c.e.Ready() {
+		c.requestConnect()
 	}
 }
 
@@ -259,34 +259,34 @@ func (c *conn) close() {
 	it.cqFree += it.cfg.QueueTxDepth
 	_ = c.qp.Close() // the user has closed the EP and cannot handle the error
 	it.poster.CloseSend(c.queue)
-	c.qp, c.queue, c.link = nil, nil, linkNone
+	c.qp, c.queue, c.link = nil, nil, linkDown
 }
 
 // work sends the request message if it is due. On a failed or closed EP it cancels the unposted sends.
 func (c *conn) work() (n int) {
 	switch {
-	case !c.e.Ready() || c.link == linkNone:
-		n = c.cancelHeld()
+	case !c.e.Ready() || c.link == linkDown:
+		n = c.cancelUnposted()
 		c.finishWhenIdle()
-	case c.link == linkDue:
-		n = c.sendAsk()
+	case c.link == linkRequestDue:
+		n = c.sendRequest()
 	}
 	return n
 }
 
-// sendAsk moves the QP to INIT and sends its QPN in a request message.
-func (c *conn) sendAsk() int {
+// sendRequest moves the QP to INIT and sends its QPN in a request message.
+func (c *conn) sendRequest() int {
 	if err := c.toInit(); err != nil {
 		logger.Error("initiator", "device", c.e.it.Port().Name, "reason", err)
-		c.link = linkNone
-		return c.cancelHeld()
+		c.link = linkDown
+		return c.cancelUnposted()
 	}
-	m := message{kind: kindAsk, conn: c.index, mtu: c.e.mtu, qpn: c.qp.Number(), psn: c.psn}
+	m := message{kind: kindRequest, conn: c.index, mtu: c.e.mtu, qpn: c.qp.Number(), psn: c.psn}
 	if c.e.SendControl(m.encode()) != nil {
-		c.e.it.later(c.e.task)
+		c.e.it.schedule(c.e.task)
 		return 0
 	}
-	c.link = linkAsked
+	c.link = linkRequested
 	return 1
 }
 
@@ -302,14 +302,14 @@ func (c *conn) toInit() error {
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
 }
 
-// answered handles the reply of the peer. It returns false if no request is outstanding.
-func (c *conn) answered(m message) bool {
-	if c.link != linkAsked {
+// handleReply handles the reply of the peer. It returns false if no request is outstanding.
+func (c *conn) handleReply(m message) bool {
+	if c.link != linkRequested {
 		return false
 	}
 	if m.qpn == 0 {
-		c.link = linkNone // the next Attach tries again
-		c.cancelHeld()
+		c.link = linkDown // the next Attach tries again
+		c.cancelUnposted()
 		c.finishWhenIdle()
 		return true
 	}
@@ -338,11 +338,12 @@ func (c *conn) toRTS(target uint32) error {
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 }
 
-// lost completes the sends of a failed or closed EP with StatusIOError after an error of the completion queue.
-func (c *conn) lost() {
+// cancelAfterCQError completes the sends of a failed or closed EP with StatusIOError after an error of the completion
+// queue.
+func (c *conn) cancelAfterCQError() {
 	_ = c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // if the device refuses, the whole device has failed
 	c.e.it.poster.ResetSend(c.queue)
-	c.link, c.posted = linkNone, c.tail
+	c.link, c.posted = linkDown, c.tail
 	for !c.idle() {
 		c.pop().Complete(ucs.StatusIOError)
 	}

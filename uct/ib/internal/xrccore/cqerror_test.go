@@ -30,8 +30,8 @@ func (s *side) overrun(t *testing.T) {
 	require.True(t, t.Run("overrun", func(t *testing.T) { ibtest.Overrun(t, s.it.MD(), s.it.VerbsCQ()) }))
 }
 
-// wantLost checks that n EPs have failed, each once, because of the error of the completion queue.
-func (s *side) wantLost(t *testing.T, n int) {
+// wantCQFailure checks that n EPs have failed, each once, because of the error of the completion queue.
+func (s *side) wantCQFailure(t *testing.T, n int) {
 	t.Helper()
 	require.Len(t, s.errs, n)
 	for _, err := range s.errs {
@@ -41,19 +41,19 @@ func (s *side) wantLost(t *testing.T, n int) {
 	}
 }
 
-// ends contains the statuses of completed operations.
-type ends []ucs.Status
+// statusList contains the statuses of completed operations.
+type statusList []ucs.Status
 
-// get returns a completion that appends its status to e, each time it is called.
-func (e *ends) get() *uct.Completion {
+// completion returns a completion that appends its status to e, each time it is called.
+func (e *statusList) completion() *uct.Completion {
 	c := &uct.Completion{Count: 1}
 	c.Func = func(*uct.Completion) { *e, c.Count = append(*e, c.Status), 1 }
 	return c
 }
 
-// getFrom is get for an operation on a QP. The completion checks that the QP is in RESET: the device no longer uses the
-// memory of the operation.
-func (e *ends) getFrom(t *testing.T, qp *verbs.QP) *uct.Completion {
+// completionInReset is completion for an operation on a QP. The completion checks that the QP is in RESET: the device
+// no longer uses the memory of the operation.
+func (e *statusList) completionInReset(t *testing.T, qp *verbs.QP) *uct.Completion {
 	c := &uct.Completion{Count: 1}
 	c.Func = func(*uct.Completion) {
 		*e, c.Count = append(*e, c.Status), 1
@@ -63,7 +63,7 @@ func (e *ends) getFrom(t *testing.T, qp *verbs.QP) *uct.Completion {
 }
 
 // wantIOErr checks that n operations have completed, all with StatusIOError.
-func (e ends) wantIOErr(t *testing.T, n int) {
+func (e statusList) wantIOErr(t *testing.T, n int) {
 	t.Helper()
 	require.Len(t, e, n)
 	for i, st := range e {
@@ -71,9 +71,9 @@ func (e ends) wantIOErr(t *testing.T, n int) {
 	}
 }
 
-// TestCQError_Sends: after an error of the completion queue of the sender, its sends to queues complete with ErrIO,
-// posted and unposted ones, and so does an outstanding Recall.
-func TestCQError_Sends(t *testing.T) {
+// TestCQError_CompletesSends: after an error of the completion queue of the sender, its sends to queues complete with
+// ErrIO, posted and unposted ones, and so does an outstanding Recall.
+func TestCQError_CompletesSends(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, shallow)
 		up, recalled := b.newQueue(t, 1, 64), b.newQueue(t, 1, 64)
@@ -89,19 +89,19 @@ func TestCQError_Sends(t *testing.T) {
 		held := a.attach(t, up.Number()) // stays unconnected: the peer makes no progress until the end of the test
 		a.overrun(t)
 
-		var ended ends
+		var ended statusList
 		for _, sender := range []uct.QueueConn{c, c, r, held} {
-			pending, err := sender.SendZcopy(a.iov(0, 8), ended.getFrom(t, sender.(*conn).qp))
+			pending, err := sender.SendZcopy(a.iov(0, 8), ended.completionInReset(t, sender.(*conn).qp))
 			require.NoError(t, err)
 			require.True(t, pending)
 		}
-		pending, err := r.Recall(ended.get())
+		pending, err := r.Recall(ended.completion())
 		require.NoError(t, err)
 		require.True(t, pending)
 		until(t, func() bool { return len(ended) == 5 }, a)
 		ended.wantIOErr(t, 5)
-		a.wantLost(t, 1)
-		_, err = c.SendZcopy(a.iov(0, 8), ended.get())
+		a.wantCQFailure(t, 1)
+		_, err = c.SendZcopy(a.iov(0, 8), ended.completion())
 		assert.ErrorIs(t, err, uct.ErrEPFailed)
 		require.NoError(t, c.Detach())
 		require.NoError(t, held.Detach())
@@ -112,9 +112,9 @@ func TestCQError_Sends(t *testing.T) {
 	})
 }
 
-// TestCQError_Receives: after an error of the completion queue, the receives of queues complete in order with ErrIO, and
-// the device rejects messages to the queues.
-func TestCQError_Receives(t *testing.T) {
+// TestCQError_CompletesReceives: after an error of the completion queue, the receives of queues complete in order with
+// ErrIO, and the device rejects messages to the queues.
+func TestCQError_CompletesReceives(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, shallow)
 		q, stopping := b.newQueue(t, 8, 64), b.newQueue(t, 8, 64)
@@ -124,7 +124,7 @@ func TestCQError_Receives(t *testing.T) {
 		until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
 		b.overrun(t)
 		var order []int
-		var statuses ends
+		var statuses statusList
 		var again []error
 		for i := range 6 {
 			to := []*queue{q, stopping}[i%2]
@@ -142,7 +142,7 @@ func TestCQError_Receives(t *testing.T) {
 		for _, err := range again {
 			assert.ErrorIs(t, err, ucs.ErrIO, "a receive that is posted again")
 		}
-		b.wantLost(t, 1)
+		b.wantCQFailure(t, 1)
 		assert.EqualValues(t, 1, q.Received())
 		_, err := b.ep.NewQueue(1)
 		assert.ErrorIs(t, err, ucs.ErrIO)
@@ -173,8 +173,9 @@ func evens(all []int) (list []int) {
 	return list
 }
 
-// TestCQError_NoEPs: receives complete also if the iface has no EP that fails, and if only an event reports the error.
-func TestCQError_NoEPs(t *testing.T) {
+// TestCQError_CompletesReceivesWithoutEPs: receives complete also if the iface has no EP that fails, and if only an
+// event reports the error.
+func TestCQError_CompletesReceivesWithoutEPs(t *testing.T) {
 	s := newSide(t, softhca.FabricLoop, shallow)
 	q := s.newQueue(t, 2, 64)
 	require.NoError(t, s.ep.Close())
@@ -187,14 +188,14 @@ func TestCQError_NoEPs(t *testing.T) {
 	s.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: s.it.VerbsCQ()})
 	require.True(t, s.it.EventPending())
 	until(t, func() bool { return len(q.status) == 2 }, s)
-	ends(q.status).wantIOErr(t, 2)
+	statusList(q.status).wantIOErr(t, 2)
 	require.NoError(t, q.Close())
-	ends(q.status).wantIOErr(t, 2)
+	statusList(q.status).wantIOErr(t, 2)
 }
 
-// TestCQError_Close: after an error of the completion queue, Close of the iface completes the outstanding sends and
-// receives and does not wait for a timeout.
-func TestCQError_Close(t *testing.T) {
+// TestCQError_CloseDoesNotWait: after an error of the completion queue, Close of the iface completes the outstanding
+// sends and receives and does not wait for a timeout.
+func TestCQError_CloseDoesNotWait(t *testing.T) {
 	for _, cfg := range []Config{shallow, inDomain(shallow)} {
 		onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 			a, b := connected(t, fabric, cfg)
@@ -206,27 +207,27 @@ func TestCQError_Close(t *testing.T) {
 			own.post(t, 0)
 			own.post(t, 1)
 			a.overrun(t)
-			var ended ends
+			var ended statusList
 			for range 2 {
-				_, err := c.SendZcopy(a.iov(0, 8), ended.get())
+				_, err := c.SendZcopy(a.iov(0, 8), ended.completion())
 				require.NoError(t, err)
 			}
-			var message ends
-			_, err := a.ep.AMZcopy(testAM, nil, a.iov(0, 8), message.get())
+			var message statusList
+			_, err := a.ep.AMZcopy(testAM, nil, a.iov(0, 8), message.completion())
 			require.NoError(t, err)
 			limit := timelimit.New(closeTimeout)
 			require.NoError(t, a.it.Close())
 			assert.False(t, limit.Over(), "Close must not wait for completions that cannot arrive")
 			ended.wantIOErr(t, 2)
-			ends(own.status).wantIOErr(t, 2)
-			assert.Equal(t, ends{ucs.StatusCanceled}, message, "the EP is closed before the error is detected")
+			statusList(own.status).wantIOErr(t, 2)
+			assert.Equal(t, statusList{ucs.StatusCanceled}, message, "the EP is closed before the error is detected")
 		})
 	}
 }
 
-// TestCQError_Late: a completion that arrives after the last poll and before the error belongs to a receive that the
-// error completes; it is dropped.
-func TestCQError_Late(t *testing.T) {
+// TestCQError_DropsLateCompletion: a completion that arrives after the last poll and before the error belongs to a
+// receive that the error completes; it is dropped.
+func TestCQError_DropsLateCompletion(t *testing.T) {
 	a, b := connected(t, softhca.FabricShm, shallow)
 	q := b.newQueue(t, 2, 64)
 	q.post(t, 0)
@@ -236,19 +237,20 @@ func TestCQError_Late(t *testing.T) {
 	until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
 	second := a.send(t, c, 0, 8, 2)
 	until(t, func() bool { return second.ended }, a)
-	b.it.Lost()
-	require.Equal(t, 1, b.it.endDrained(false))
+	b.it.HandleCQError()
+	require.Equal(t, 1, b.it.completeDrained(false))
 	until(t, func() bool { return b.it.Progress() == 0 && !b.it.deferred() }, b)
 	assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusIOError}, q.status)
 	require.NoError(t, c.Detach())
 	require.NoError(t, q.Close())
 }
 
-// TestCQError_CloseInside: the callback of a receive closes the other queue, which completes the receive of that queue.
-func TestCQError_CloseInside(t *testing.T) {
+// TestCQError_CallbackClosesQueue: the callback of a receive closes the other queue, which completes the receive of
+// that queue.
+func TestCQError_CallbackClosesQueue(t *testing.T) {
 	s := newSide(t, softhca.FabricLoop, shallow)
 	queues := []*queue{s.newQueue(t, 1, 64), s.newQueue(t, 1, 64)}
-	var ended ends
+	var ended statusList
 	for i, q := range queues {
 		require.NoError(t, q.Post(&uct.QueueRecv{Func: func(r *uct.QueueRecv) {
 			ended = append(ended, r.Status)

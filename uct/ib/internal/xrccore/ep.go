@@ -54,7 +54,7 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 		return err
 	}
 	if e.path != nil {
-		e.it.later(&e.task)
+		e.it.schedule(&e.task)
 	}
 	return e.connect(deviceAddr, peer.MTU)
 }
@@ -76,15 +76,15 @@ func (e *EP) Close() error {
 	return errors.Join(e.closeQueues(), e.base.Close())
 }
 
-// Control implements rccore.Extension.
-func (it *Iface) Control(outer uct.EP, data []byte) bool {
+// HandleControl implements rccore.Extension.
+func (it *Iface) HandleControl(outer uct.EP, data []byte) bool {
 	e := outer.(*EP)
 	m, ok := parseMessage(data)
 	if !ok {
 		return false
 	}
 	if m.kind == kindSource || m.kind == kindOffer {
-		return e.path != nil && e.path.control(m)
+		return e.path != nil && e.path.handleControl(m)
 	}
-	return e.control(m)
+	return e.handleControl(m)
 }

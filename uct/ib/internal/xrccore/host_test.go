@@ -19,7 +19,7 @@ import (
 func (p *process) received(n int, sides ...*side) (got []byte) {
 	p.t.Helper()
 	testenv.ProgressWithin(p.t, testenv.Watchdog, func() bool {
-		got = p.do(hostOrder{Do: "got"}, sides...).Got
+		got = p.do(hostCommand{Do: "got"}, sides...).Got
 		return len(got) >= n
 	})
 	return got
@@ -31,7 +31,7 @@ func nodeQPs(t *testing.T, procs []*process) (initiators, targets int) {
 	t.Helper()
 	seen := map[uint32]bool{}
 	for _, p := range procs {
-		r := p.do(hostOrder{Do: "count"})
+		r := p.do(hostCommand{Do: "count"})
 		require.Equal(t, r.Initiators+len(r.Targets), r.QPs, "the device has no other QPs")
 		initiators += r.Initiators
 		for _, n := range r.Targets {
@@ -44,7 +44,7 @@ func nodeQPs(t *testing.T, procs []*process) (initiators, targets int) {
 // sum returns the number of QPs of all processes.
 func sum(procs []*process) (n int) {
 	for _, p := range procs {
-		n += p.do(hostOrder{Do: "count"}).QPs
+		n += p.do(hostCommand{Do: "count"}).QPs
 	}
 	return n
 }
@@ -65,8 +65,8 @@ func startHosts(t *testing.T, share string, n int, dirs ...string) (nodes [][]*p
 	for i, p := range nodes[0] {
 		for _, q := range last[min(i+1, (2-len(dirs))*n):] {
 			a, b := connectProcesses(p, q)
-			p.do(hostOrder{Do: "send", EP: a, Byte: 1})
-			q.do(hostOrder{Do: "send", EP: b, Byte: 2})
+			p.do(hostCommand{Do: "send", EP: a, Byte: 1})
+			q.do(hostCommand{Do: "send", EP: b, Byte: 2})
 		}
 	}
 	for _, procs := range nodes {
@@ -77,9 +77,9 @@ func startHosts(t *testing.T, share string, n int, dirs ...string) (nodes [][]*p
 	return nodes
 }
 
-// TestHost_QPs: two nodes have n processes each, and each process has an EP to each process of the other node. Then each
-// process has one initiator, and each node has one target for each process of the other node.
-func TestHost_QPs(t *testing.T) {
+// TestHost_QPsBetweenNodes: two nodes have n processes each, and each process has an EP to each process of the other
+// node. Then each process has one initiator, and each node has one target for each process of the other node.
+func TestHost_QPsBetweenNodes(t *testing.T) {
 	const n = 3
 	for _, procs := range startHosts(t, ShareHost, n, t.TempDir(), t.TempDir()) {
 		initiators, targets := nodeQPs(t, procs)
@@ -91,9 +91,9 @@ func TestHost_QPs(t *testing.T) {
 	}
 }
 
-// TestHost_QPsWithin: n processes of one node that are all connected have n initiators and n targets; without a shared
-// domain they have n*(n-1) QPs.
-func TestHost_QPsWithin(t *testing.T) {
+// TestHost_QPsWithinNode: n processes of one node that are all connected have n initiators and n targets; without a
+// shared domain they have n*(n-1) QPs.
+func TestHost_QPsWithinNode(t *testing.T) {
 	const n = 4
 	initiators, targets := nodeQPs(t, startHosts(t, ShareHost, n, t.TempDir())[0])
 	assert.Equal(t, n, initiators)
@@ -120,9 +120,9 @@ func hostDirs(t *testing.T) map[string][2]string {
 	return map[string][2]string{"within a node": {same, same}, "two nodes": {t.TempDir(), t.TempDir()}}
 }
 
-// TestHost_Killed: one of two processes of a node is killed while messages to both are in flight. The EP to it fails.
-// All messages between the other process and the sender arrive, once and in order, in both directions.
-func TestHost_Killed(t *testing.T) {
+// TestHost_KilledPeerFailsOnlyItsEP: one of two processes of a node is killed while messages to both are in flight. The
+// EP to it fails. All messages between the other process and the sender arrive, once and in order, in both directions.
+func TestHost_KilledPeerFailsOnlyItsEP(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
 			for round := range testenv.Rounds(3, 30) {
@@ -130,10 +130,10 @@ func TestHost_Killed(t *testing.T) {
 				b, c := startHost(t, ShareHost, dirs[1]), startHost(t, ShareHost, dirs[1])
 				atB, toB := connectProcess(b, a.side)
 				atC, toC := connectProcess(c, a.side)
-				b.do(hostOrder{Do: "send", EP: atB, Byte: 1}, a.side)
-				c.do(hostOrder{Do: "send", EP: atC, Byte: 1}, a.side)
+				b.do(hostCommand{Do: "send", EP: atB, Byte: 1}, a.side)
+				c.do(hostCommand{Do: "send", EP: atC, Byte: 1}, a.side)
 				until(t, func() bool { return len(a.got) == 2 }, a.side)
-				require.Same(t, toB.path.via, toC.path.via)
+				require.Same(t, toB.path.initiator, toC.path.initiator)
 				var want []byte
 				for i := range byte(20) {
 					if int(i) == 5+round {
@@ -152,16 +152,16 @@ func TestHost_Killed(t *testing.T) {
 				require.True(t, toB.Ready())
 				require.Len(t, a.errs, 1)
 				a.got = nil
-				b.do(hostOrder{Do: "send", EP: atB, Byte: 9}, a.side)
+				b.do(hostCommand{Do: "send", EP: atB, Byte: 9}, a.side)
 				until(t, func() bool { return bytes.Equal(a.got, []byte{9}) }, a.side)
-				require.Empty(t, b.do(hostOrder{Do: "got"}, a.side).Failed)
+				require.Empty(t, b.do(hostCommand{Do: "got"}, a.side).Failed)
 			}
 		})
 	}
 }
 
-// TestHost_KilledIdle: if the peer of an idle EP is killed, the EP fails.
-func TestHost_KilledIdle(t *testing.T) {
+// TestHost_KilledPeerFailsIdleEP: if the peer of an idle EP is killed, the EP fails.
+func TestHost_KilledPeerFailsIdleEP(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
 			a := newHostSide(t, dirs[0])
@@ -178,24 +178,25 @@ func TestHost_KilledIdle(t *testing.T) {
 			require.ErrorIs(t, toB.Err(), ucs.ErrConnReset)
 			require.NoError(t, toC.AMShort(testAM, 0, []byte{2}))
 			assert.Equal(t, []byte{1, 2}, c.received(2, a.side))
-			assert.Zero(t, toC.path.via.epoch, "the initiator has not connected again")
+			assert.Zero(t, toC.path.initiator.epoch, "the initiator has not connected again")
 		})
 	}
 }
 
-// TestHost_LastWords: a process sends messages and exits before the peer polls, so the target of the messages does not
-// exist any more. The messages are delivered. Within a node they are delivered before the EP fails with ErrPeerClosed.
-// Between two nodes, the initiator to the other node, which has no process any more, may fail first.
-func TestHost_LastWords(t *testing.T) {
+// TestHost_DeliversMessagesOfExitedPeer: a process sends messages and exits before the peer polls, so the target of the
+// messages does not exist any more. The messages are delivered. Within a node they are delivered before the EP fails
+// with ErrPeerClosed. Between two nodes, the initiator to the other node, which has no process any more, may fail
+// first.
+func TestHost_DeliversMessagesOfExitedPeer(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
 			a, b := newHostSide(t, dirs[0]), startHost(t, ShareHost, dirs[1])
 			atB, toB := connectProcess(b, a.side)
 			for i := range byte(3) {
-				b.do(hostOrder{Do: "send", EP: atB, Byte: i})
+				b.do(hostCommand{Do: "send", EP: atB, Byte: i})
 			}
-			b.do(hostOrder{Do: "flush"}) // messages that wait for the link of the fabric would be lost with the process
-			b.leave()
+			b.do(hostCommand{Do: "flush"}) // messages that wait for the link of the fabric would be lost with the process
+			b.exit()
 			within := dirs[0] == dirs[1]
 			until(t, func() bool { return len(a.errs) > 0 && (within || len(a.got) == 3) }, a.side)
 			assert.Equal(t, []byte{0, 1, 2}, a.got)
@@ -207,33 +208,33 @@ func TestHost_LastWords(t *testing.T) {
 	}
 }
 
-// TestHost_OfferComesFirst: an offer that arrives before the completion of the failure is accepted. An offer that
+// TestHost_OfferBeforeFailure: an offer that arrives before the completion of the failure is accepted. An offer that
 // replaces an earlier target is ignored.
-func TestHost_OfferComesFirst(t *testing.T) {
+func TestHost_OfferBeforeFailure(t *testing.T) {
 	a, b := newHostSide(t, t.TempDir()), startHost(t, ShareHost, t.TempDir())
 	_, toB := connectProcess(b, a.side)
-	in := toB.path.via
-	require.Equal(t, toB.path.peer.Target, in.target)
-	o := message{kind: kindOffer, qpn: 0x1234, psn: 1, lost: in.target + 1}
-	require.True(t, toB.path.control(o))
+	in := toB.path.initiator
+	require.Equal(t, toB.path.peerAddr.Target, in.target)
+	o := message{kind: kindOffer, qpn: 0x1234, psn: 1, failedTarget: in.target + 1}
+	require.True(t, toB.path.handleControl(o))
 	require.Nil(t, in.offer.p, "the offer replaces another target")
-	o.lost = in.target
-	require.True(t, toB.path.control(o))
+	o.failedTarget = in.target
+	require.True(t, toB.path.handleControl(o))
 	o.qpn++
-	require.True(t, toB.path.control(o))
+	require.True(t, toB.path.handleControl(o))
 	want := offer{p: toB.path, qpn: 0x1234, psn: 1}
 	require.Equal(t, want, in.offer, "the first offer is accepted")
-	in.wait()
+	in.holdBack()
 	assert.Equal(t, want, in.offer, "the failure does not discard the offer")
 	assert.Equal(t, phaseWaiting, in.phase)
 }
 
-// holding counts the resources that an iface has for its peers.
-type holding struct{ qps, paths, initiators int }
+// resources counts the resources that an iface has for its peers.
+type resources struct{ qps, paths, initiators int }
 
-func (s *side) held() holding {
+func (s *side) resources() resources {
 	res, _ := s.it.MD().Context().Resources()
-	h := holding{qps: res.QPs, initiators: s.it.node.all.live}
+	h := resources{qps: res.QPs, initiators: s.it.node.all.live}
 	for _, p := range s.it.node.paths {
 		if p != nil {
 			h.paths++
@@ -242,23 +243,23 @@ func (s *side) held() holding {
 	return h
 }
 
-// TestHost_Churn: processes of a node connect and then exit or are killed, while one process stays connected. All
-// resources for them are released.
-func TestHost_Churn(t *testing.T) {
+// TestHost_ReleasesResourcesOfPeers: processes of a node connect and then exit or are killed, while one process stays
+// connected. All resources for them are released.
+func TestHost_ReleasesResourcesOfPeers(t *testing.T) {
 	for name, dirs := range hostDirs(t) {
 		t.Run(name, func(t *testing.T) {
 			a, stays := newHostSide(t, dirs[0]), startHost(t, ShareHost, dirs[1])
 			atStays, toStays := connectProcess(stays, a.side)
 			push(t, []*side{a.side}, func() error { return toStays.AMShort(testAM, 0, []byte{1}) })
-			stays.do(hostOrder{Do: "send", EP: atStays, Byte: 1}, a.side)
+			stays.do(hostCommand{Do: "send", EP: atStays, Byte: 1}, a.side)
 			stays.received(1, a.side)
 			until(t, func() bool { return len(a.got) == 1 }, a.side)
-			first, files := a.held(), testenv.OpenFiles(t)
+			first, files := a.resources(), testenv.OpenFiles(t)
 			for round := range testenv.Rounds(6, 60) {
 				c := startHost(t, ShareHost, dirs[1])
 				atC, toC := connectProcess(c, a.side)
-				c.do(hostOrder{Do: "send", EP: atC, Byte: 1}, a.side)
-				stays.do(hostOrder{Do: "send", EP: atStays, Byte: 1}, a.side)
+				c.do(hostCommand{Do: "send", EP: atC, Byte: 1}, a.side)
+				stays.do(hostCommand{Do: "send", EP: atStays, Byte: 1}, a.side)
 				push(t, []*side{a.side}, func() error { return toC.AMShort(testAM, 0, []byte{1}) })
 				c.received(1, a.side)
 				if round%2 == 0 {
@@ -273,7 +274,7 @@ func TestHost_Churn(t *testing.T) {
 				require.NoError(t, toC.Close())
 				push(t, []*side{a.side}, func() error { return toStays.AMShort(testAM, 0, []byte{1}) })
 				stays.received(round+2, a.side)
-				until(t, func() bool { return a.held() == first }, a.side)             // QPs are destroyed after the device has flushed them
+				until(t, func() bool { return a.resources() == first }, a.side)        // QPs are destroyed after the device has flushed them
 				until(t, func() bool { return testenv.OpenFiles(t) <= files }, a.side) // links of the fabric are closed in the background
 			}
 			left, err := os.ReadDir(dirs[1])

@@ -19,8 +19,8 @@ import (
 // hostEnv makes the test binary run serveHost. Its value is that of ShareDomain.
 const hostEnv = "GUCX_XRC_TEST_HOST"
 
-// hostOrder is a command for a process.
-type hostOrder struct {
+// hostCommand is a command for a process.
+type hostCommand struct {
 	Do   string // ep, connect, send, flush, got, count
 	EP   int
 	Dev  []byte
@@ -68,7 +68,7 @@ func serveHost(in *os.File, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := p.follow(in, json.NewEncoder(out)); err != nil {
+	if err := p.serve(in, json.NewEncoder(out)); err != nil {
 		return err
 	}
 	for _, c := range []io.Closer{it, md} {
@@ -79,8 +79,8 @@ func serveHost(in *os.File, out io.Writer) error {
 	return nil
 }
 
-// follow executes commands one by one and writes a report for each. It sleeps while it has no work.
-func (p *hostProc) follow(in *os.File, out *json.Encoder) error {
+// serve executes commands one by one and writes a report for each. It sleeps while it has no work.
+func (p *hostProc) serve(in *os.File, out *json.Encoder) error {
 	fds := []unix.PollFd{{Fd: int32(p.it.EventFD()), Events: unix.POLLIN}, {Fd: int32(in.Fd()), Events: unix.POLLIN}}
 	for dec := json.NewDecoder(in); ; {
 		wait := 0
@@ -90,12 +90,12 @@ func (p *hostProc) follow(in *os.File, out *json.Encoder) error {
 		if _, err := unix.Poll(fds, wait); err != nil || fds[1].Revents == 0 {
 			continue
 		}
-		var o hostOrder
+		var o hostCommand
 		var r hostReport
 		if dec.Decode(&o) != nil {
 			return nil
 		}
-		if err := p.obey(&o, &r); err != nil {
+		if err := p.execute(&o, &r); err != nil {
 			r.Err = err.Error()
 		}
 		if err := out.Encode(r); err != nil {
@@ -104,7 +104,7 @@ func (p *hostProc) follow(in *os.File, out *json.Encoder) error {
 	}
 }
 
-func (p *hostProc) obey(o *hostOrder, r *hostReport) error {
+func (p *hostProc) execute(o *hostCommand, r *hostReport) error {
 	switch o.Do {
 	case "ep":
 		ep, err := p.it.NewEP(uct.EPParams{})
@@ -197,14 +197,14 @@ func startHost(t testing.TB, share, dir string) *process {
 	}()
 	t.Cleanup(func() {
 		if p.ProcessState == nil {
-			p.leave()
+			p.exit()
 		}
 	})
 	return p
 }
 
 // do sends a command and progresses sides until the report arrives.
-func (p *process) do(o hostOrder, sides ...*side) (r hostReport) {
+func (p *process) do(o hostCommand, sides ...*side) (r hostReport) {
 	p.t.Helper()
 	require.NoError(p.t, p.enc.Encode(o))
 	until(p.t, func() bool {
@@ -229,8 +229,8 @@ func (p *process) kill() {
 	p.Kill(p.t)
 }
 
-// leave makes the process close its iface and exit.
-func (p *process) leave() {
+// exit makes the process close its iface and exit.
+func (p *process) exit() {
 	p.t.Helper()
 	require.NoError(p.t, p.In.Close())
 	p.drain()
@@ -249,9 +249,9 @@ func connectProcess(p *process, s *side) (int, *EP) {
 	p.t.Helper()
 	x, err := s.it.NewEP(uct.EPParams{})
 	require.NoError(p.t, err)
-	e, r := x.(*EP), p.do(hostOrder{Do: "ep"}, s)
+	e, r := x.(*EP), p.do(hostCommand{Do: "ep"}, s)
 	require.NoError(p.t, e.Connect(r.Dev, r.Addr))
-	p.do(hostOrder{Do: "connect", EP: p.eps, Dev: s.it.DeviceAddr(nil), Addr: e.EPAddr(nil)}, s)
+	p.do(hostCommand{Do: "connect", EP: p.eps, Dev: s.it.DeviceAddr(nil), Addr: e.EPAddr(nil)}, s)
 	p.eps++
 	return p.eps - 1, e
 }
@@ -259,9 +259,9 @@ func connectProcess(p *process, s *side) (int, *EP) {
 // connectProcesses connects new EPs of two processes, and returns their numbers.
 func connectProcesses(p, q *process) (int, int) {
 	p.t.Helper()
-	rp, rq := p.do(hostOrder{Do: "ep"}), q.do(hostOrder{Do: "ep"})
-	p.do(hostOrder{Do: "connect", EP: p.eps, Dev: rq.Dev, Addr: rq.Addr})
-	q.do(hostOrder{Do: "connect", EP: q.eps, Dev: rp.Dev, Addr: rp.Addr})
+	rp, rq := p.do(hostCommand{Do: "ep"}), q.do(hostCommand{Do: "ep"})
+	p.do(hostCommand{Do: "connect", EP: p.eps, Dev: rq.Dev, Addr: rq.Addr})
+	q.do(hostCommand{Do: "connect", EP: q.eps, Dev: rp.Dev, Addr: rp.Addr})
 	p.eps++
 	q.eps++
 	return p.eps - 1, q.eps - 1

@@ -30,7 +30,7 @@ var (
 // openDomains opens a private domain, which the first EP with queues uses, and the shared one if it
 // is configured.
 func (it *Iface) openDomains(md *ib.MD) (err error) {
-	if it.spare, err = openPrivate(md); err != nil || !it.cfg.Shares() {
+	if it.unusedDomain, err = openPrivate(md); err != nil || !it.cfg.Shares() {
 		return err
 	}
 	file := ""
@@ -47,8 +47,8 @@ func (it *Iface) openDomains(md *ib.MD) (err error) {
 
 func (it *Iface) closeDomains() error {
 	var err error
-	if it.spare != nil {
-		err = it.spare.Close()
+	if it.unusedDomain != nil {
+		err = it.unusedDomain.Close()
 	}
 	if it.node != nil {
 		err = errors.Join(err, it.node.domain.Close())
@@ -92,7 +92,7 @@ func (it *Iface) Arm(events uct.Events) error {
 
 // deferred reports whether Progress has work without a completion.
 func (it *Iface) deferred() bool {
-	return len(it.busy)+len(it.draining) > 0 || it.node != nil && len(it.node.recovering) > 0
+	return len(it.due)+len(it.draining) > 0 || it.node != nil && len(it.node.recovering) > 0
 }
 
 // Progress implements uct.Iface.
@@ -117,19 +117,19 @@ func (it *Iface) work(drained bool) (n int) {
 	if it.node != nil {
 		n += it.node.work()
 	}
-	return n + it.endDrained(drained)
+	return n + it.completeDrained(drained)
 }
 
-// Completed implements rccore.Extension.
-func (it *Iface) Completed(wc verbs.WC) {
-	it.completed(&wc)
+// HandleCompletion implements rccore.Extension.
+func (it *Iface) HandleCompletion(wc verbs.WC) {
+	it.handleCompletion(&wc)
 }
 
-// Failed implements rccore.Extension. It flushes the sends in flight of the connections.
-func (it *Iface) Failed(outer uct.EP) {
+// HandleFailure implements rccore.Extension. It flushes the sends in flight of the connections.
+func (it *Iface) HandleFailure(outer uct.EP) {
 	e := outer.(*EP)
 	if e.path != nil {
-		e.path.failed()
+		e.path.handleFailure()
 	}
 	e.stopConns()
 }
@@ -149,9 +149,9 @@ func (it *Iface) Close() error {
 		}
 	}
 	if it.node != nil {
-		it.node.leaving = true
+		it.node.closing = true
 	}
-	if err := it.await(); err != nil {
+	if err := it.stopAll(); err != nil {
 		return err
 	}
 	it.drain()
@@ -167,5 +167,5 @@ func (it *Iface) drain() {
 	_ = limit.Poll(func() bool { return it.closing == 0 && !it.deferred() }, it.Progress)
 }
 
-// Lost implements rccore.Extension.
-func (it *Iface) Lost() { it.cqLost() }
+// HandleCQError implements rccore.Extension.
+func (it *Iface) HandleCQError() { it.handleCQError() }

@@ -15,8 +15,8 @@ type ifaceCore struct {
 
 	round     uint64  // number of calls of Progress
 	allPolled uint64  // number of rounds that poll a full completion queue
-	busy      []*task // run in the next round
-	working   []*task // run in this round
+	due       []*task // run in the next round
+	running   []*task // run in this round
 }
 
 // task is the work of an EP in the next Progress, if it is due. run returns the number of events
@@ -26,19 +26,19 @@ type task struct {
 	due bool
 }
 
-// later makes the next Progress run a task.
-func (h *ifaceCore) later(t *task) {
+// schedule makes the next Progress run a task.
+func (h *ifaceCore) schedule(t *task) {
 	if !t.due {
 		t.due = true
-		h.busy = append(h.busy, t)
+		h.due = append(h.due, t)
 	}
 }
 
 // runTasks runs the due tasks. A task that becomes due meanwhile runs in the next round.
 func (h *ifaceCore) runTasks() (n int) {
-	h.working, h.busy = h.busy, h.working[:0]
-	for i, t := range h.working {
-		h.working[i] = nil
+	h.running, h.due = h.due, h.running[:0]
+	for i, t := range h.running {
+		h.running[i] = nil
 		t.due = false
 		n += t.run()
 	}

@@ -22,20 +22,20 @@ import (
 //
 // All are signaled, so each has a completion, and the completions arrive in order.
 type initiator struct {
-	n     *node
-	id    uint32 // in n.all
-	to    rcwire.Domain
-	qp    *verbs.QP
-	send  rccore.SendQueue // of qp
-	psn   uint32           // first PSN
-	room  int              // unreserved places in the send queue
-	users int              // paths
-	phase phase
+	n            *node
+	id           uint32 // in n.all
+	remoteDomain rcwire.Domain
+	qp           *verbs.QP
+	send         rccore.SendQueue // of qp
+	psn          uint32           // first PSN
+	room         int              // unreserved places in the send queue
+	users        int              // paths
+	phase        phase
 	// epoch distinguishes completions from those of earlier connections.
 	epoch  uint32
-	ring   []posted
+	ring   []savedWR
 	head   uint64
-	given  uint64
+	posted uint64
 	tail   uint64
 	target uint32          // QPN of the connected target
 	offer  offer           // offer of another target
@@ -51,11 +51,11 @@ const (
 	phaseUp      phase = iota // the device executes them
 	phaseWaiting              // they are held back until an EP in the remote domain offers a target
 	phaseFlushed              // the device flushes them; the event with the cause has not arrived
-	phaseEnded                // the QP stays in ERR: the device flushes them
+	phaseFailed               // the QP stays in ERR: the device flushes them
 )
 
-// posted is a copy of a work request, with its SGEs and inline data.
-type posted struct {
+// savedWR is a copy of a work request, with its SGEs and inline data.
+type savedWR struct {
 	p      *path
 	id     uint64 // of p.e
 	wr     [1]verbs.SendWR
@@ -81,7 +81,7 @@ func (n *node) newInitiator(psn uint32) (*initiator, error) {
 		return nil, errors.Join(err, n.it.CloseQP(qp))
 	}
 	cfg := n.it.Iface.Config()
-	in := &initiator{n: n, qp: qp, send: send, psn: psn, room: cfg.TxDepth, ring: make([]posted, cfg.TxDepth)}
+	in := &initiator{n: n, qp: qp, send: send, psn: psn, room: cfg.TxDepth, ring: make([]savedWR, cfg.TxDepth)}
 	sges, inline := make([]verbs.SGE, cfg.TxDepth*cfg.TxMaxSGE), make([]byte, cfg.TxDepth*n.it.MaxInline)
 	for i := range in.ring {
 		s := &in.ring[i]
@@ -92,7 +92,7 @@ func (n *node) newInitiator(psn uint32) (*initiator, error) {
 	return in, nil
 }
 
-func (in *initiator) at(i uint64) *posted { return &in.ring[i%uint64(len(in.ring))] }
+func (in *initiator) at(i uint64) *savedWR { return &in.ring[i%uint64(len(in.ring))] }
 
 // post posts a work request of a path. The path must have reserved a place.
 func (in *initiator) post(p *path, w *verbs.SendWR) error {
@@ -108,13 +108,13 @@ func (in *initiator) post(p *path, w *verbs.SendWR) error {
 	if in.phase == phaseWaiting {
 		return nil
 	}
-	return in.give()
+	return in.postSaved()
 }
 
-// give posts the work requests that are held back.
-func (in *initiator) give() error {
-	for ; in.given != in.tail; in.given++ {
-		w := &in.at(in.given).wr
+// postSaved posts the work requests that are held back.
+func (in *initiator) postSaved() error {
+	for ; in.posted != in.tail; in.posted++ {
+		w := &in.at(in.posted).wr
 		w[0].ID = uint64(in.id)<<32 | uint64(in.epoch)
 		if _, err := in.send.PostSend(w[:]); err != nil {
 			return err
@@ -123,30 +123,30 @@ func (in *initiator) give() error {
 	return nil
 }
 
-// completed handles the completion of the oldest work request: it replaces QPN and ID by those of the EP.
-func (in *initiator) completed(c *verbs.WC) {
+// handleCompletion handles the completion of the oldest work request: it replaces QPN and ID by those of the EP.
+func (in *initiator) handleCompletion(c *verbs.WC) {
 	s := in.at(in.head)
 	in.head++
 	p := s.p
 	s.p = nil
 	c.QPN, c.ID = uint32(p.number), s.id
 	if c.Status != verbs.WCSuccess && in.phase == phaseUp {
-		in.failed(c)
+		in.handleFailure(c)
 	}
 	if c.Status == verbs.WCRemInvReqErr { // the SRQ does not exist: the peer's iface is closed, or its process dead
 		if c.VendorErr != verbs.VendorPeerGone {
 			c.VendorErr = verbs.VendorPeerClosed
 		}
-		c.Status, p.notified = verbs.WCRetryExcErr, true
+		c.Status, p.peerInformed = verbs.WCRetryExcErr, true
 	}
 }
 
-// failed handles the first failed work request. If the target has rejected it, the target is in ERR
+// handleFailure handles the first failed work request. If the target has rejected it, the target is in ERR
 // too, and no later work request was executed: the initiator holds the later ones back, and posts
 // them to another target, which a peer offers. In all other cases it is unknown which work requests
 // were executed and whether the peers are alive: the EPs of all paths fail. If the work request was
-// flushed, the device had stopped the QP before, and an event reports the cause (node.Fault).
-func (in *initiator) failed(c *verbs.WC) {
+// flushed, the device had stopped the QP before, and an event reports the cause (node.HandleFault).
+func (in *initiator) handleFailure(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
 		in.phase, in.limit = phaseFlushed, timelimit.New(rccore.EventLimit)
@@ -154,69 +154,69 @@ func (in *initiator) failed(c *verbs.WC) {
 		return
 	case verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCRemOpErr:
 		if in.users > 1 {
-			in.wait()
+			in.holdBack()
 			return
 		}
 	}
 	switch cause := ib.CompletionStatus(c); cause {
 	case ucs.StatusPeerClosed, ucs.StatusTimedOut:
-		in.end(cause)
+		in.fail(cause)
 	default:
-		in.end(ucs.StatusConnReset)
+		in.fail(ucs.StatusConnReset)
 	}
 }
 
-// wait makes the initiator hold back work requests. It starts a new epoch: completions of flushed work
+// holdBack makes the initiator hold back work requests. It starts a new epoch: completions of flushed work
 // requests belong to the previous one and are dropped.
-func (in *initiator) wait() {
+func (in *initiator) holdBack() {
 	cfg := in.n.it.Iface.Config()
-	in.phase, in.given = phaseWaiting, in.head
+	in.phase, in.posted = phaseWaiting, in.head
 	in.epoch++
 	in.limit = timelimit.New(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
 	in.n.recovering = append(in.n.recovering, in)
 }
 
-// offered accepts the first offer that replaces the connected target. It may arrive before the
+// handleOffer accepts the first offer that replaces the connected target. It may arrive before the
 // completion of the failure. An offer that replaces an earlier target is too late and has no
 // effect.
-func (in *initiator) offered(o offer, lost uint32) {
+func (in *initiator) handleOffer(o offer, lost uint32) {
 	if in.offer.p == nil && lost == in.target {
 		in.offer = o
 	}
 }
 
-// end moves the QP to ERR and makes work fail all paths. New paths do not use the initiator.
-func (in *initiator) end(cause ucs.Status) {
-	if in.phase == phaseEnded {
+// fail moves the QP to ERR and makes work fail all paths. New paths do not use the initiator.
+func (in *initiator) fail(cause ucs.Status) {
+	if in.phase == phaseFailed {
 		return
 	}
 	if in.phase == phaseUp {
 		in.n.recovering = append(in.n.recovering, in)
 	}
-	in.phase, in.cause = phaseEnded, cause
-	if in.n.initiators[in.to] == in {
-		delete(in.n.initiators, in.to)
+	in.phase, in.cause = phaseFailed, cause
+	if in.n.initiators[in.remoteDomain] == in {
+		delete(in.n.initiators, in.remoteDomain)
 	}
 	_ = in.n.it.QPToERR(in.qp) // if the device refuses, it flushes nothing either; Close has a time limit
-	_ = in.give()              // posts the rest, so that the device flushes it
+	_ = in.postSaved()         // posts the rest, so that the device flushes it
 }
 
-// lost fails the initiator after an error of the completion queue, and drops all work requests.
-func (in *initiator) lost() {
-	in.end(ucs.StatusIOError)
+// failAfterCQError fails the initiator after an error of the completion queue, and drops all work requests.
+func (in *initiator) failAfterCQError() {
+	in.fail(ucs.StatusIOError)
 	_ = in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // if the device refuses, the whole device has failed
 	in.n.it.poster.ResetSend(in.send)
 	for ; in.head != in.tail; in.head++ {
 		in.at(in.head).p = nil
 	}
-	in.given = in.tail
+	in.posted = in.tail
 }
 
-// drop removes the held-back work requests of failed and closed EPs, and cancels their operations.
-func (in *initiator) drop() {
+// dropClosed removes the held-back work requests of failed and closed EPs, and cancels their operations.
+func (in *initiator) dropClosed() {
 	kept := in.head
 	for i := in.head; i != in.tail; i++ {
-		if s := in.at(i); !s.p.cut {
+		if s := in.at(i); !s.p.inactive {
 			k := in.at(kept)
 			*k, *s = *s, *k
 			kept++
@@ -224,8 +224,8 @@ func (in *initiator) drop() {
 	}
 	in.tail = kept
 	for _, p := range in.paths() {
-		if p.cut {
-			p.e.Canceled()
+		if p.inactive {
+			p.e.CancelOps()
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (in *initiator) drop() {
 // paths returns the paths that use the initiator.
 func (in *initiator) paths() (list []*path) {
 	for _, p := range in.n.paths {
-		if p != nil && p.via == in {
+		if p != nil && p.initiator == in {
 			list = append(list, p)
 		}
 	}
@@ -246,7 +246,7 @@ func (in *initiator) work() (done bool) {
 		return true // it is closed
 	}
 	if in.phase == phaseWaiting {
-		in.drop()
+		in.dropClosed()
 		cause := ucs.StatusTimedOut // the peers may be alive and reachable by another transport
 		switch {
 		case in.offer.p != nil || in.isLocal():
@@ -254,16 +254,16 @@ func (in *initiator) work() (done bool) {
 				return true
 			}
 			cause = ucs.StatusConnReset
-		case !in.n.leaving && !in.limit.Over():
+		case !in.n.closing && !in.limit.Over():
 			return false
 		}
-		in.end(cause)
+		in.fail(cause)
 	}
 	if in.phase == phaseFlushed {
-		if !in.n.leaving && !in.limit.Over() {
+		if !in.n.closing && !in.limit.Over() {
 			return false
 		}
-		in.end(ucs.StatusConnReset)
+		in.fail(ucs.StatusConnReset)
 	}
 	for _, p := range in.paths() {
 		if p.e.Ready() {
@@ -292,25 +292,25 @@ func (in *initiator) reconnect() error {
 	}
 	in.phase, in.offer = phaseUp, offer{}
 	for _, p := range in.paths() {
-		p.reconnected(p == o.p)
+		p.handleReconnect(p == o.p)
 	}
-	return in.give()
+	return in.postSaved()
 }
 
 // connect moves the QP from INIT to RTS, connected to a target from the peer of a path.
 func (in *initiator) connect(p *path, target, psn uint32) error {
-	peer := p.peer.EPAddr
+	peer := p.peerAddr.EPAddr
 	peer.QPN, peer.PSN = target, 0 // the target sends no requests
 	in.target = target
 	if err := in.n.it.ToRTR(in.qp, p.dev, peer); err != nil {
 		return err
 	}
-	return in.n.it.ToRTS(in.qp, psn, peer.Reads)
+	return in.n.it.ToRTS(in.qp, psn, peer.MaxReads)
 }
 
 // isLocal reports whether the initiator connects to the own domain. Then this iface creates the target,
 // closes it with the initiator, and connects it again without the peers.
-func (in *initiator) isLocal() bool { return in.to == in.n.domain.ID }
+func (in *initiator) isLocal() bool { return in.remoteDomain == in.n.domain.ID }
 
 // connectLocal moves the QP from INIT to RTS, connected to a target that this iface creates.
 func (in *initiator) connectLocal(psn uint32) (err error) {
@@ -333,15 +333,15 @@ func (in *initiator) connectLocal(psn uint32) (err error) {
 	return it.ToRTS(in.qp, psn, reads)
 }
 
-// leave removes a path from the initiator, and closes the initiator after the last path. After an error
+// removePath removes a path from the initiator, and closes the initiator after the last path. After an error
 // the path still uses the initiator.
-func (in *initiator) leave() error {
+func (in *initiator) removePath() error {
 	if in.users > 1 {
 		in.users--
 		return nil
 	}
-	if in.n.initiators[in.to] == in {
-		delete(in.n.initiators, in.to)
+	if in.n.initiators[in.remoteDomain] == in {
+		delete(in.n.initiators, in.remoteDomain)
 	}
 	if err := in.n.it.CloseQP(in.qp); err != nil {
 		return err

@@ -19,22 +19,22 @@ import (
 //	8  u32  request, offer: first PSN of the initiator; else 0
 //	12 u32  offer: QPN of the target that has failed; else 0
 type message struct {
-	kind uint8
-	conn uint8
-	mtu  verbs.MTU
-	qpn  uint32
-	psn  uint32
-	lost uint32
+	kind         uint8
+	conn         uint8
+	mtu          verbs.MTU
+	qpn          uint32
+	psn          uint32
+	failedTarget uint32
 }
 
 const (
 	messageVersion = 1
 	messageLen     = rccore.MaxControl
 
-	kindAsk    = 1
-	kindAnswer = 2
-	kindSource = 3 // initiator that sends the messages of the EP
-	kindOffer  = 4 // target for the initiator of the EP, instead of a failed one
+	kindRequest = 1
+	kindReply   = 2
+	kindSource  = 3 // initiator that sends the messages of the EP
+	kindOffer   = 4 // target for the initiator of the EP, instead of a failed one
 
 	max24 = 1<<24 - 1
 )
@@ -44,7 +44,7 @@ func (m *message) encode() []byte {
 	b[0], b[1], b[2], b[3] = messageVersion, m.kind, m.conn, uint8(m.mtu)
 	binary.BigEndian.PutUint32(b[4:], m.qpn)
 	binary.BigEndian.PutUint32(b[8:], m.psn)
-	binary.BigEndian.PutUint32(b[12:], m.lost)
+	binary.BigEndian.PutUint32(b[12:], m.failedTarget)
 	return b[:]
 }
 
@@ -54,15 +54,15 @@ func parseMessage(b []byte) (m message, ok bool) {
 		return m, false
 	}
 	m = message{kind: b[1], conn: b[2], mtu: verbs.MTU(b[3]),
-		qpn: binary.BigEndian.Uint32(b[4:]), psn: binary.BigEndian.Uint32(b[8:]), lost: binary.BigEndian.Uint32(b[12:])}
+		qpn: binary.BigEndian.Uint32(b[4:]), psn: binary.BigEndian.Uint32(b[8:]), failedTarget: binary.BigEndian.Uint32(b[12:])}
 	switch {
-	case m.conn >= maxQueueConns || m.qpn > max24 || m.psn > max24 || m.lost > max24:
+	case m.conn >= maxQueueConns || m.qpn > max24 || m.psn > max24 || m.failedTarget > max24:
 		return m, false
-	case (m.lost != 0) != (m.kind == kindOffer):
+	case (m.failedTarget != 0) != (m.kind == kindOffer):
 		return m, false
-	case m.kind == kindAsk:
+	case m.kind == kindRequest:
 		return m, m.mtu.Bytes() != 0 && m.qpn != 0
-	case m.kind == kindAnswer:
+	case m.kind == kindReply:
 		return m, m.mtu == 0 && m.psn == 0
 	case m.kind == kindSource:
 		return m, m.mtu == 0 && m.psn == 0 && m.conn == 0 && m.qpn != 0

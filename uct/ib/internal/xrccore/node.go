@@ -22,7 +22,7 @@ type node struct {
 	recovering []*initiator // initiators with work: waiting, flushed or failed
 	paths      []*path      // by number; nil: free
 	next       int          // start of the search for a free number
-	leaving    bool         // the iface is closing: do not wait for offers
+	closing    bool         // the iface is closing: do not wait for offers
 }
 
 var _ rccore.Links = (*node)(nil)
@@ -74,39 +74,39 @@ var errInitiator = errors.New("the initiator to the peer's domain has failed")
 // not exist any more.
 var errPeerLost = errors.New("the peer's device is gone")
 
-// Fault implements rccore.Links. If a target has rejected a work request, each path that uses the target
+// HandleFault implements rccore.Links. If a target has rejected a work request, each path that uses the target
 // replaces it, because the initiator waits for an offer. Any other fault of a target means that the
 // device of the initiator does not exist any more.
-func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
+func (n *node) HandleFault(qp *verbs.QP, st ucs.Status) (handled int) {
 	for _, in := range n.all.all() {
 		if in.qp == qp && (in.phase == phaseUp || in.phase == phaseFlushed) {
-			in.end(st)
+			in.fail(st)
 			handled++
 		}
 	}
 	for _, p := range n.paths {
 		if p != nil && p.source == qp && p.e.Ready() {
-			p.sourceFailed(st)
+			p.handleSourceFault(st)
 			handled++
 		}
 	}
 	return handled
 }
 
-// Lost implements rccore.Links. It stops the receive queue, so that peers see a closed iface. Without that, a
+// HandleCQError implements rccore.Links. It stops the receive queue, so that peers see a closed iface. Without that, a
 // message with no slot for its completion would fail the target, which other ifaces also use.
-func (n *node) Lost() {
+func (n *node) HandleCQError() {
 	_ = n.it.ReceiveQueue().Stop() // if a peer is in the middle of a message, Stop fails, and peers see a failed target
 	for _, in := range n.all.all() {
-		in.lost()
+		in.failAfterCQError()
 	}
 }
 
-// Gone implements rccore.Links.
-func (n *node) Gone(gid verbs.GID) (handled int) {
+// HandleDeviceGone implements rccore.Links.
+func (n *node) HandleDeviceGone(gid verbs.GID) (handled int) {
 	for _, p := range n.paths {
 		if p != nil && p.connected && p.dev.GID == gid && p.e.Ready() {
-			p.peerGone()
+			p.handlePeerGone()
 			handled++
 		}
 	}
@@ -133,23 +133,23 @@ func (n *node) Filter(c *verbs.WC) bool {
 	case c.ID >= rccore.ExtensionID:
 		return true
 	case c.ID >= ib.RecvID:
-		return n.arrived(c)
+		return n.routeMessage(c)
 	}
 	in := n.all.at(uint32(c.ID >> 32))
 	if in == nil || uint32(c.ID) != in.epoch {
 		return false
 	}
-	in.completed(c)
+	in.handleCompletion(c)
 	return true
 }
 
 // noPath is the QPN of completions of receives that are for no EP: no EP has this number.
 const noPath = 0
 
-// arrived sets the QPN of a received message to the number of its path, or to noPath if it arrived over
+// routeMessage sets the QPN of a received message to the number of its path, or to noPath if it arrived over
 // another target than that of the path: another process sent it. It returns false for a message that
 // arrived before Connect of its path, and stores it there.
-func (n *node) arrived(c *verbs.WC) bool {
+func (n *node) routeMessage(c *verbs.WC) bool {
 	from := c.QPN
 	c.QPN = noPath
 	if c.Status != verbs.WCSuccess || c.Flags&verbs.WCWithImm == 0 || c.Opcode == verbs.WCRecvRDMAWithImm {
@@ -157,7 +157,7 @@ func (n *node) arrived(c *verbs.WC) bool {
 	}
 	imm := rcwire.NodeImm(c.Imm)
 	p := n.at(imm.Number())
-	if p == nil || !p.comesOver(from) {
+	if p == nil || !p.acceptsFrom(from) {
 		return true
 	}
 	c.QPN, c.Imm = uint32(p.number), uint32(imm.Imm())

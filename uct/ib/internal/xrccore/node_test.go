@@ -118,9 +118,9 @@ func (h *host) qps(t testing.TB) int {
 	return r.QPs
 }
 
-// TestNode_QPs: each of n processes has one initiator to the other host, and each host has one target for each process
-// of the other host; the number of EPs does not matter.
-func TestNode_QPs(t *testing.T) {
+// TestNode_OneInitiatorPerDomain: each of n processes has one initiator to the other host, and each host has one target
+// for each process of the other host; the number of EPs does not matter.
+func TestNode_OneInitiatorPerDomain(t *testing.T) {
 	const n = 4
 	a, b := newHost(t, n, Config{}), newHost(t, n, Config{})
 	connectHosts(t, a, b)
@@ -143,9 +143,10 @@ func TestNode_QPs(t *testing.T) {
 	}
 }
 
-// TestNode_SrqIsGone: the SRQ of one iface of a host rejects messages, as after the death of its process. The EP to it
-// fails. The other EPs over the same initiator continue, and their messages arrive once, in order.
-func TestNode_SrqIsGone(t *testing.T) {
+// TestNode_RejectedMessageFailsOnlyItsEP: the SRQ of one iface of a host rejects messages, as after the death of its
+// process. The EP to it fails. The other EPs over the same initiator continue, and their messages arrive once, in
+// order.
+func TestNode_RejectedMessageFailsOnlyItsEP(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 3, Config{})
 	connectHosts(t, a, b)
 	a.exchange(t, b, 0)
@@ -168,19 +169,19 @@ func TestNode_SrqIsGone(t *testing.T) {
 	assert.ErrorIs(t, from.errs[0], uct.ErrPeerClosed)
 	assert.ErrorIs(t, from.eps[1].Err(), uct.ErrEPFailed)
 	assert.True(t, from.eps[0].Ready() && from.eps[2].Ready())
-	in := from.eps[0].path.via
+	in := from.eps[0].path.initiator
 	until(t, func() bool { return in.head == in.tail }, a.all...)
 	assert.Equal(t, phaseUp, in.phase)
 	assert.EqualValues(t, 1, in.epoch, "the initiator connects again only once")
 }
 
-// TestNode_JoinsNoneThatWaits: an EP that connects while the existing initiator to the domain waits for an offer uses an
-// initiator of its own. Here the peers of the waiting initiator make no progress, so no offer arrives.
-func TestNode_JoinsNoneThatWaits(t *testing.T) {
+// TestNode_JoinsNoWaitingInitiator: an EP that connects while the existing initiator to the domain waits for an offer
+// uses an initiator of its own. Here the peers of the waiting initiator make no progress, so no offer arrives.
+func TestNode_JoinsNoWaitingInitiator(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
 	from, to := a.procs[0], b.procs[1]
 	connectProcs(t, from, b.procs[0])
-	from.eps[0].path.via.wait()
+	from.eps[0].path.initiator.holdBack()
 	connectProcs(t, from, to)
 	require.NoError(t, from.eps[1].AMShort(testAM, 0, []byte{7}))
 	until(t, func() bool { return len(to.got) > 0 || len(from.errs) > 0 }, from.side, to.side)
@@ -188,9 +189,9 @@ func TestNode_JoinsNoneThatWaits(t *testing.T) {
 	assert.Equal(t, []byte{7}, to.got)
 }
 
-// TestNode_NoOffer: no process of the peer's host replaces the failed target. After the time limit for an offer all EPs
-// fail with ErrTimedOut: the peers may be alive and reachable by another transport.
-func TestNode_NoOffer(t *testing.T) {
+// TestNode_FailsAllEPsWithoutOffer: no process of the peer's host replaces the failed target. After the time limit for
+// an offer all EPs fail with ErrTimedOut: the peers may be alive and reachable by another transport.
+func TestNode_FailsAllEPsWithoutOffer(t *testing.T) {
 	cfg := Config{Config: rccore.Config{Timeout: 1, RetryCount: 1}} // 1 ns: the time limit is over at the first check
 	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)
 	connectHosts(t, a, b)
@@ -210,14 +211,14 @@ func TestNode_NoOffer(t *testing.T) {
 	assert.Empty(t, from.it.node.initiators, "a new EP creates a new initiator")
 }
 
-// TestNode_FlushedBeforeTheEvent: after the device has moved an initiator to ERR, it flushes work requests before the
+// TestNode_FlushedWaitsForEvent: after the device has moved an initiator to ERR, it flushes work requests before the
 // event with the cause arrives. The EPs fail only then, with that cause.
-func TestNode_FlushedBeforeTheEvent(t *testing.T) {
+func TestNode_FlushedWaitsForEvent(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
 	connectHosts(t, a, b)
 	a.exchange(t, b, 0)
 	from := a.procs[0]
-	in := from.eps[0].path.via
+	in := from.eps[0].path.initiator
 	until(t, func() bool { return in.head == in.tail }, a.all...)
 	require.NoError(t, in.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)) // simulates a fault that the device detects
 	var c uct.Completion
@@ -233,7 +234,7 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	}, from.side)
 	assert.Zero(t, ended)
 	assert.Empty(t, from.errs)
-	assert.Equal(t, 1, from.it.node.Fault(in.qp, ucs.StatusPeerClosed))
+	assert.Equal(t, 1, from.it.node.HandleFault(in.qp, ucs.StatusPeerClosed))
 	until(t, func() bool { return len(from.errs) == 2 && ended == 1 }, from.side)
 	assert.Equal(t, ucs.StatusPeerClosed, c.Status)
 	for _, err := range from.errs {
@@ -241,9 +242,9 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	}
 }
 
-// TestNode_Early: a message that arrives before Connect of its EP, over the initiator of another EP, is delivered after
-// Connect.
-func TestNode_Early(t *testing.T) {
+// TestNode_DeliversEarlyMessagesAfterConnect: a message that arrives before Connect of its EP, over the initiator of
+// another EP, is delivered after Connect.
+func TestNode_DeliversEarlyMessagesAfterConnect(t *testing.T) {
 	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
 	from := a.procs[0]
 	connectProcs(t, from, b.procs[0])
@@ -262,12 +263,12 @@ func TestNode_Early(t *testing.T) {
 	assert.Empty(t, b.procs[1].got, "handlers are called by Progress")
 	until(t, func() bool { return len(b.procs[1].got) == 2 }, a.all...)
 	assert.Equal(t, []byte{1, 2}, b.procs[1].got)
-	assert.Equal(t, from.eps[0].path.via, e.path.via)
+	assert.Equal(t, from.eps[0].path.initiator, e.path.initiator)
 }
 
-// TestNode_EarlyOfNone: messages for an EP that is closed before its Connect occupy receives of the shared queue. Close
-// posts these receives again.
-func TestNode_EarlyOfNone(t *testing.T) {
+// TestNode_RepostsReceivesOfEarlyMessages: messages for an EP that is closed before its Connect occupy receives of the
+// shared queue. Close posts these receives again.
+func TestNode_RepostsReceivesOfEarlyMessages(t *testing.T) {
 	const depth = 8
 	cfg := Config{Config: rccore.Config{RxDepth: depth}}
 	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)
@@ -292,8 +293,8 @@ func TestNode_EarlyOfNone(t *testing.T) {
 	assert.Equal(t, []byte{7}, to.got)
 }
 
-// TestNode_Numbers: numbers of closed EPs are reused last.
-func TestNode_Numbers(t *testing.T) {
+// TestNode_ReusesNumbersLast: numbers of closed EPs are reused last.
+func TestNode_ReusesNumbersLast(t *testing.T) {
 	n := &node{next: 1}
 	var p, q path
 	require.NoError(t, n.number(&p))
@@ -312,27 +313,27 @@ func TestNode_Numbers(t *testing.T) {
 // batches is a completion queue; each poll returns the next batch.
 type batches struct {
 	verbs.CQProvider
-	left [][]verbs.WC
+	next [][]verbs.WC
 }
 
 func (b *batches) Poll(wc []verbs.WC) (n int) {
-	if len(b.left) > 0 {
-		n = copy(wc, b.left[0])
-		b.left = b.left[1:]
+	if len(b.next) > 0 {
+		n = copy(wc, b.next[0])
+		b.next = b.next[1:]
 	}
 	return n
 }
 
-// TestCompletions_NothingToTellIsNotEmpty: a poll drops completions of a closed initiator and then polls again for
+// TestCompletions_PollsBehindDropped: a poll drops completions of a closed initiator and then polls again for
 // others. If it returned fewer completions than requested, the caller would take the queue for empty and wait for an
 // event.
-func TestCompletions_NothingToTellIsNotEmpty(t *testing.T) {
+func TestCompletions_PollsBehindDropped(t *testing.T) {
 	n := &node{}
 	gone := n.all.add(&initiator{})
 	n.all.remove(gone)
 	old := verbs.WC{ID: uint64(gone) << 32, Status: verbs.WCWRFlushErr}
 	recv := func(i uint64) verbs.WC { return verbs.WC{ID: ib.RecvID + i, Status: verbs.WCWRFlushErr} }
-	q := &completions{&batches{left: [][]verbs.WC{{old}, {old}, {recv(0), old}, {recv(1)}, {recv(2), recv(3)}}}, n}
+	q := &completions{&batches{next: [][]verbs.WC{{old}, {old}, {recv(0), old}, {recv(1)}, {recv(2), recv(3)}}}, n}
 	wc := make([]verbs.WC, 2)
 	for i := range uint64(2) {
 		require.Equal(t, 2, q.Poll(wc))

@@ -16,28 +16,28 @@ import (
 // of its own. After Connect it closes the initiator if another one to the domain exists, and closes
 // the target when it finds that the peer uses another one.
 type path struct {
-	n         *node
-	e         *rccore.EP
-	task      *task // of the EP
-	number    uint16
-	connected bool
-	moved     bool // source is a target that the path has not offered
-	cut       bool // the EP has failed or is closed: the initiator drops its held-back work requests
-	notified  bool // no disconnect message is needed: the peer has one, or does not exist any more
-	via       *initiator
-	source    *verbs.QP
-	before    uint32          // QPN of the previous source: the completion queue may have messages from it
-	from      uint32          // QPN of the peer's initiator
-	own       rcwire.NodeAddr // without the fields that the EP sets
-	peer      rcwire.NodeAddr
-	dev       ib.DeviceAddr
-	early     []verbs.WC // completions of messages received before Connect
+	n                *node
+	e                *rccore.EP
+	task             *task // of the EP
+	number           uint16
+	connected        bool
+	sourceMoved      bool // source is a target that the path has not offered
+	inactive         bool // the EP has failed or is closed: the initiator drops its held-back work requests
+	peerInformed     bool // no disconnect message is needed: the peer has one, or does not exist any more
+	initiator        *initiator
+	source           *verbs.QP
+	prevSourceQPN    uint32          // QPN of the previous source: the completion queue may have messages from it
+	peerInitiatorQPN uint32          // QPN of the peer's initiator
+	localAddr        rcwire.NodeAddr // without the fields that the EP sets
+	peerAddr         rcwire.NodeAddr
+	dev              ib.DeviceAddr
+	early            []verbs.WC // completions of messages received before Connect
 
-	sourceDue bool   // the source message must be sent
-	offerDue  bool   // the offer message must be sent
-	lost      uint64 // round in which the device reported that the peer's device does not exist; 0: none
-	psn       uint32
-	replaced  uint32 // QPN of the failed target that source replaces
+	sourceDue     bool   // the source message must be sent
+	offerDue      bool   // the offer message must be sent
+	peerGoneRound uint64 // round in which the device reported that the peer's device does not exist; 0: none
+	offerPSN      uint32
+	replaced      uint32 // QPN of the failed target that source replaces
 }
 
 var (
@@ -64,13 +64,13 @@ func (p *path) open() (err error) {
 	if p.source, err = p.n.newTarget(); err != nil {
 		return err
 	}
-	if p.via, err = p.n.newInitiator(rand.Uint32() & maxPSN); err != nil {
+	if p.initiator, err = p.n.newInitiator(rand.Uint32() & maxPSN); err != nil {
 		return err
 	}
-	p.via.users++
-	p.own = rcwire.NodeAddr{Domain: p.n.domain.ID, SRQN: p.n.it.ReceiveQueue().Number(),
+	p.initiator.users++
+	p.localAddr = rcwire.NodeAddr{Domain: p.n.domain.ID, SRQN: p.n.it.ReceiveQueue().Number(),
 		Target: p.source.Number(), Number: p.number}
-	p.own.QPN, p.own.PSN = p.via.qp.Number(), p.via.psn
+	p.localAddr.QPN, p.localAddr.PSN = p.initiator.qp.Number(), p.initiator.psn
 	return nil
 }
 
@@ -92,25 +92,25 @@ func (p *path) Number() uint32 { return uint32(p.number) }
 
 // AppendAddr implements rccore.Link.
 func (p *path) AppendAddr(b []byte, own rcwire.EPAddr) []byte {
-	a := p.own
-	a.MTU, a.Reads, a.SegLen, a.Credits = own.MTU, own.Reads, own.SegLen, own.Credits
+	a := p.localAddr
+	a.MTU, a.MaxReads, a.SegLen, a.Credits = own.MTU, own.MaxReads, own.SegLen, own.Credits
 	return a.Append(b)
 }
 
 // ParseAddr implements rccore.Link.
 func (p *path) ParseAddr(b []byte) (rcwire.EPAddr, error) {
 	peer, err := rcwire.ParseNodeAddr(b)
-	p.peer = peer
+	p.peerAddr = peer
 	return peer.EPAddr, err
 }
 
 // Connect implements rccore.Link.
 func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	p.dev = dev
-	if p.from == 0 {
-		p.from = peer.QPN
+	if p.peerInitiatorQPN == 0 {
+		p.peerInitiatorQPN = peer.QPN
 	}
-	if err := p.expect(dev, peer); err != nil {
+	if err := p.connectTarget(dev, peer); err != nil {
 		return err
 	}
 	if err := p.join(); err != nil {
@@ -120,13 +120,13 @@ func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	return nil
 }
 
-// expect connects the offered target to the initiator of the peer. A peer in the own domain uses
+// connectTarget connects the offered target to the initiator of the peer. A peer in the own domain uses
 // another target.
-func (p *path) expect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+func (p *path) connectTarget(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	switch {
-	case p.moved:
+	case p.sourceMoved:
 		return nil
-	case p.peer.Domain == p.n.domain.ID:
+	case p.peerAddr.Domain == p.n.domain.ID:
 		return p.closeSource()
 	}
 	return p.n.it.ToRTR(p.source, dev, peer)
@@ -147,78 +147,78 @@ func (p *path) closeSource() error {
 // join selects the existing initiator to the domain of the peer, or connects its own. It does not
 // use a waiting one, which waits for peers of other paths for an unknown time.
 func (p *path) join() error {
-	if in := p.n.initiators[p.peer.Domain]; in != nil && in.phase == phaseUp {
-		if err := p.via.leave(); err != nil {
+	if in := p.n.initiators[p.peerAddr.Domain]; in != nil && in.phase == phaseUp {
+		if err := p.initiator.removePath(); err != nil {
 			return err
 		}
 		in.users++
-		p.via, p.sourceDue = in, !in.isLocal()
+		p.initiator, p.sourceDue = in, !in.isLocal()
 		return nil
 	}
-	p.via.to = p.peer.Domain
-	if p.via.isLocal() {
-		if err := p.via.connectLocal(p.via.psn); err != nil {
+	p.initiator.remoteDomain = p.peerAddr.Domain
+	if p.initiator.isLocal() {
+		if err := p.initiator.connectLocal(p.initiator.psn); err != nil {
 			return err
 		}
-	} else if err := p.via.connect(p, p.peer.Target, p.via.psn); err != nil {
+	} else if err := p.initiator.connect(p, p.peerAddr.Target, p.initiator.psn); err != nil {
 		return err
 	}
-	p.n.initiators[p.via.to] = p.via
+	p.n.initiators[p.initiator.remoteDomain] = p.initiator
 	return nil
 }
 
-// comesOver reports whether messages of the peer can arrive over a target. At the first message over a
+// acceptsFrom reports whether messages of the peer can arrive over a target. At the first message over a
 // target that is neither the offered nor the previous one, the path opens that target. If it does not
 // exist any more, the message was received before the target was closed.
-func (p *path) comesOver(qpn uint32) bool {
-	if qpn == p.before || p.source != nil && qpn == p.source.Number() {
+func (p *path) acceptsFrom(qpn uint32) bool {
+	if qpn == p.prevSourceQPN || p.source != nil && qpn == p.source.Number() {
 		return true
 	}
-	if p.moved && p.source.State() != verbs.QPStateErr {
+	if p.sourceMoved && p.source.State() != verbs.QPStateErr {
 		return false
 	}
 	t, err := p.n.domain.XRCD.OpenQP(qpn)
 	if err != nil {
-		p.before = qpn
+		p.prevSourceQPN = qpn
 		return true
 	}
 	t.SetUserContext(p.n.it.Iface)
 	p.setSource(t)
-	p.moved, p.offerDue = true, false
+	p.sourceMoved, p.offerDue = true, false
 	return true
 }
 
-// sourceFailed handles a failure of the target over which messages of the peer arrive.
-func (p *path) sourceFailed(st ucs.Status) {
+// handleSourceFault handles a failure of the target over which messages of the peer arrive.
+func (p *path) handleSourceFault(st ucs.Status) {
 	switch {
 	case st != ucs.StatusIOError:
-		p.peerGone()
-	case !p.via.isLocal(): // otherwise the process of the peer replaces it
+		p.handlePeerGone()
+	case !p.initiator.isLocal(): // otherwise the process of the peer replaces it
 		p.replace()
 	}
 }
 
-// peerGone makes endLost fail the EP: the peer's device does not exist any more.
-func (p *path) peerGone() {
-	p.lost = p.n.it.round
-	p.n.it.later(p.task)
+// handlePeerGone makes failIfPeerGone fail the EP: the peer's device does not exist any more.
+func (p *path) handlePeerGone() {
+	p.peerGoneRound = p.n.it.round
+	p.n.it.schedule(p.task)
 }
 
-// endLost fails the EP after peerGone, when all messages that arrived before are polled: the last one
+// failIfPeerGone fails the EP after handlePeerGone, when all messages that arrived before are polled: the last one
 // may be a disconnect.
-func (p *path) endLost() {
-	if p.n.it.round-p.lost <= p.n.it.allPolled {
-		p.n.it.later(p.task)
+func (p *path) failIfPeerGone() {
+	if p.n.it.round-p.peerGoneRound <= p.n.it.allPolled {
+		p.n.it.schedule(p.task)
 		return
 	}
-	p.notified = true // the peer is gone
+	p.peerInformed = true // the peer is gone
 	p.e.Fail(ucs.StatusConnReset, errPeerLost)
 }
 
 // setSource replaces the source and closes the previous one.
 func (p *path) setSource(t *verbs.QP) {
 	if p.source != nil {
-		p.before = p.source.Number()
+		p.prevSourceQPN = p.source.Number()
 		_ = p.source.Close() // all its messages have arrived
 	}
 	p.source = t
@@ -231,27 +231,27 @@ func (p *path) replace() {
 		p.e.Fail(ucs.StatusConnReset, err)
 		return
 	}
-	peer := p.peer.EPAddr
-	p.psn = rand.Uint32() & maxPSN
-	peer.QPN, peer.PSN = p.from, p.psn
+	peer := p.peerAddr.EPAddr
+	p.offerPSN = rand.Uint32() & maxPSN
+	peer.QPN, peer.PSN = p.peerInitiatorQPN, p.offerPSN
 	if err := p.n.it.ToRTR(t, p.dev, peer); err != nil {
 		p.e.Fail(ucs.StatusConnReset, errors.Join(err, t.Close()))
 		return
 	}
 	p.replaced = p.source.Number()
 	p.setSource(t)
-	p.moved, p.offerDue = false, true
-	p.n.it.later(p.task)
+	p.sourceMoved, p.offerDue = false, true
+	p.n.it.schedule(p.task)
 }
 
-// control handles a message from the path of the peer. It returns false if the message is invalid.
-func (p *path) control(m message) bool {
+// handleControl handles a message from the path of the peer. It returns false if the message is invalid.
+func (p *path) handleControl(m message) bool {
 	switch m.kind {
 	case kindSource:
-		p.from = m.qpn
+		p.peerInitiatorQPN = m.qpn
 		return true
 	case kindOffer:
-		p.via.offered(offer{p: p, qpn: m.qpn, psn: m.psn}, m.lost)
+		p.initiator.handleOffer(offer{p: p, qpn: m.qpn, psn: m.psn}, m.failedTarget)
 		return true
 	}
 	return false
@@ -259,30 +259,30 @@ func (p *path) control(m message) bool {
 
 // work sends the due messages, and delivers messages received before Connect.
 func (p *path) work() (n int) {
-	if p.lost != 0 && p.e.Ready() {
-		p.endLost()
+	if p.peerGoneRound != 0 && p.e.Ready() {
+		p.failIfPeerGone()
 	}
 	if p.sourceDue {
-		m := message{kind: kindSource, qpn: p.via.qp.Number()}
+		m := message{kind: kindSource, qpn: p.initiator.qp.Number()}
 		p.sourceDue = !p.sendOrRetry(&m)
 	}
 	if p.offerDue {
-		m := message{kind: kindOffer, qpn: p.source.Number(), psn: p.psn, lost: p.replaced}
+		m := message{kind: kindOffer, qpn: p.source.Number(), psn: p.offerPSN, failedTarget: p.replaced}
 		p.offerDue = !p.sendOrRetry(&m)
 	}
 	if !p.connected {
 		return n
 	}
-	return n + p.takeEarly()
+	return n + p.deliverEarly()
 }
 
-// takeEarly delivers the messages received before Connect. If the EP does not exist any more, their
+// deliverEarly delivers the messages received before Connect. If the EP does not exist any more, their
 // receive buffers are posted again.
-func (p *path) takeEarly() int {
+func (p *path) deliverEarly() int {
 	early := p.early
 	p.early = nil // a handler may close the EP
 	for i := range early {
-		p.n.it.NotSent(&early[i])
+		p.n.it.HandleOther(&early[i])
 	}
 	return len(early)
 }
@@ -293,48 +293,48 @@ func (p *path) sendOrRetry(m *message) bool {
 		return true // the peer is gone
 	}
 	if p.e.SendControl(m.encode()) != nil {
-		p.n.it.later(p.task)
+		p.n.it.schedule(p.task)
 		return false
 	}
 	return true
 }
 
-// failed is called when the EP fails.
-func (p *path) failed() {
-	p.cut = true
-	if p.via.phase == phaseUp {
-		p.tellClosed()
+// handleFailure is called when the EP fails.
+func (p *path) handleFailure() {
+	p.inactive = true
+	if p.initiator.phase == phaseUp {
+		p.sendDisconnect()
 	}
 }
 
-// tellClosed sends the disconnect message, once.
-func (p *path) tellClosed() {
-	if !p.notified {
-		p.notified = true
-		p.e.TellClosed()
+// sendDisconnect sends the disconnect message, once.
+func (p *path) sendDisconnect() {
+	if !p.peerInformed {
+		p.peerInformed = true
+		p.e.SendDisconnect()
 	}
 }
 
-// reconnected is called when the initiator is connected to another target. offered: the peer of this path
+// handleReconnect is called when the initiator is connected to another target. offered: the peer of this path
 // offered that target.
-func (p *path) reconnected(offered bool) {
-	if p.cut {
-		p.tellClosed()
+func (p *path) handleReconnect(offered bool) {
+	if p.inactive {
+		p.sendDisconnect()
 		return
 	}
-	if p.sourceDue = !offered && !p.via.isLocal(); p.sourceDue {
-		p.n.it.later(p.task)
+	if p.sourceDue = !offered && !p.initiator.isLocal(); p.sourceDue {
+		p.n.it.schedule(p.task)
 	}
 }
 
 // PostSend implements rccore.SendQueue.
 func (p *path) PostSend(wr []verbs.SendWR) (n int, err error) {
 	w := &wr[0]
-	w.SRQN = p.peer.SRQN
+	w.SRQN = p.peerAddr.SRQN
 	if w.Opcode == verbs.OpSendWithImm {
-		w.Imm = uint32(rcwire.Imm(w.Imm).To(p.peer.Number))
+		w.Imm = uint32(rcwire.Imm(w.Imm).WithNumber(p.peerAddr.Number))
 	}
-	if err := p.via.post(p, w); err != nil {
+	if err := p.initiator.post(p, w); err != nil {
 		return 0, err
 	}
 	return 1, nil
@@ -342,13 +342,13 @@ func (p *path) PostSend(wr []verbs.SendWR) (n int, err error) {
 
 // Reserve implements rccore.Link.
 func (p *path) Reserve(n int) int {
-	n = min(n, p.via.room)
-	p.via.room -= n
+	n = min(n, p.initiator.room)
+	p.initiator.room -= n
 	return n
 }
 
-// Return implements rccore.Link.
-func (p *path) Return(n int) { p.via.room += n }
+// Unreserve implements rccore.Link.
+func (p *path) Unreserve(n int) { p.initiator.room += n }
 
 // Shared implements rccore.Link.
 func (*path) Shared() bool { return true }
@@ -356,9 +356,9 @@ func (*path) Shared() bool { return true }
 // ToERR implements rccore.Link. The device can only flush all work requests of the initiator together, and
 // it is unknown which of them were executed: the other paths fail too.
 func (p *path) ToERR() error {
-	p.cut = true
-	if p.via.phase != phaseWaiting {
-		p.via.end(ucs.StatusConnReset)
+	p.inactive = true
+	if p.initiator.phase != phaseWaiting {
+		p.initiator.fail(ucs.StatusConnReset)
 	}
 	return nil
 }
@@ -366,13 +366,13 @@ func (p *path) ToERR() error {
 // Close implements rccore.Link. The core has removed the EP from its tables.
 func (p *path) Close() error {
 	var errs error
-	if p.via != nil {
-		errs = p.via.leave()
+	if p.initiator != nil {
+		errs = p.initiator.removePath()
 	}
 	if p.source != nil {
 		errs = errors.Join(errs, p.source.Close())
 	}
 	p.n.paths[p.number] = nil
-	p.takeEarly()
+	p.deliverEarly()
 	return errs
 }

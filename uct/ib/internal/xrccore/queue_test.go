@@ -16,9 +16,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestStop_TakesWhatCame: Stop does not cancel a receive whose message the sender knows to be delivered, although the
-// receiver has not polled since.
-func TestStop_TakesWhatCame(t *testing.T) {
+// TestStop_CompletesDeliveredMessages: Stop does not cancel a receive whose message the sender knows to be delivered,
+// although the receiver has not polled since.
+func TestStop_CompletesDeliveredMessages(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{})
 		q := b.newQueue(t, 4, 64)
@@ -41,9 +41,10 @@ func TestStop_TakesWhatCame(t *testing.T) {
 	})
 }
 
-// TestStop_BehindWhatIsNotTold: completions of an earlier epoch of an initiator are dropped. A poll that finds only such
-// completions does not count as an empty queue: messages behind them are received before Stop cancels the rest.
-func TestStop_BehindWhatIsNotTold(t *testing.T) {
+// TestStop_ReceivesBehindDroppedCompletions: completions of an earlier epoch of an initiator are dropped. A poll that
+// finds only such completions does not count as an empty queue: messages behind them are received before Stop cancels
+// the rest.
+func TestStop_ReceivesBehindDroppedCompletions(t *testing.T) {
 	cfg := inDomain(Config{Config: rccore.Config{MaxPoll: 2}})
 	a, b := connected(t, softhca.FabricShm, cfg)
 	q := b.newQueue(t, 4, 64)
@@ -53,7 +54,7 @@ func TestStop_BehindWhatIsNotTold(t *testing.T) {
 	c := a.attach(t, q.Number())
 	first := a.send(t, c, 0, 8, 1)
 	until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
-	in := b.ep.path.via
+	in := b.ep.path.initiator
 	until(t, func() bool { return in.head == in.tail }, a, b)
 	require.NoError(t, b.ep.AMShort(testAM, 0, nil))
 	in.epoch++ // completions in flight belong to the previous connection
@@ -65,14 +66,14 @@ func TestStop_BehindWhatIsNotTold(t *testing.T) {
 	until(t, func() bool { return len(q.got) == 3 }, b)
 	assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusOK}, q.status)
 	in.head = in.tail
-	b.ep.path.e.Canceled() // no completion of the message is delivered
+	b.ep.path.e.CancelOps() // no completion of the message is delivered
 	require.NoError(t, c.Detach())
 	require.NoError(t, q.Close())
 }
 
-// TestRecall_OnceAndInOrder: a sender recalls its sends and continues after the last message that the receiver has
+// TestRecall_DeliversOnceInOrder: a sender recalls its sends and continues after the last message that the receiver has
 // counted. Each message is received once, in order.
-func TestRecall_OnceAndInOrder(t *testing.T) {
+func TestRecall_DeliversOnceInOrder(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{QueueConns: 2, QueueTxDepth: 8})
 		random := rand.New(rand.NewPCG(7, 11))
@@ -127,12 +128,12 @@ func TestRecall_OnceAndInOrder(t *testing.T) {
 	})
 }
 
-// TestControl_Malformed: an invalid control message fails the EP that receives it.
-func TestControl_Malformed(t *testing.T) {
+// TestControl_InvalidMessageFailsEP: an invalid control message fails the EP that receives it.
+func TestControl_InvalidMessageFailsEP(t *testing.T) {
 	for name, m := range map[string][]byte{
 		"version":               {9},
-		"reply without request": (&message{kind: kindAnswer, conn: 1, qpn: 77}).encode(),
-		"unknown index":         (&message{kind: kindAnswer, conn: 60, qpn: 77}).encode(),
+		"reply without request": (&message{kind: kindReply, conn: 1, qpn: 77}).encode(),
+		"unknown index":         (&message{kind: kindReply, conn: 60, qpn: 77}).encode(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := connected(t, softhca.FabricLoop, Config{QueueConns: 2})
@@ -145,8 +146,9 @@ func TestControl_Malformed(t *testing.T) {
 	}
 }
 
-// TestBudget: queues and connections reserve slots of one completion queue, and release them when they are closed.
-func TestBudget(t *testing.T) {
+// TestCQSlots_QueuesAndConnectionsShare: queues and connections reserve slots of one completion queue, and release them
+// when they are closed.
+func TestCQSlots_QueuesAndConnectionsShare(t *testing.T) {
 	const room = 2 * maxQueueConns
 	a, b := connected(t, softhca.FabricLoop, Config{QueueCQDepth: room, QueueTxDepth: 16})
 	first := a.newQueue(t, room/2, 1)
@@ -172,8 +174,8 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, room, a.it.cqFree)
 }
 
-// TestMTU: both sides of a connection to a queue use the smaller MTU of the two ports.
-func TestMTU(t *testing.T) {
+// TestConn_UsesSmallerMTU: both sides of a connection to a queue use the smaller MTU of the two ports.
+func TestConn_UsesSmallerMTU(t *testing.T) {
 	a, b := newSide(t, softhca.FabricShm, Config{}), newSide(t, softhca.FabricShm, Config{})
 	b.it.Port().Attr.ActiveMTU = verbs.MTU1024
 	connect(t, a, b)
@@ -192,8 +194,9 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestMaxQueues: an iface opens at most Attr().Queue.MaxQueues queues, also if the completion queue has free slots.
-func TestMaxQueues(t *testing.T) {
+// TestNewQueue_LimitedByMaxQueues: an iface opens at most Attr().Queue.MaxQueues queues, also if the completion queue
+// has free slots.
+func TestNewQueue_LimitedByMaxQueues(t *testing.T) {
 	a := newSide(t, softhca.FabricLoop, Config{QueueCQDepth: 2 * maxQueueConns})
 	var q uct.Queue
 	for range a.it.Attr().Queue.MaxQueues {
@@ -205,8 +208,8 @@ func TestMaxQueues(t *testing.T) {
 	require.NoError(t, a.newQueue(t, 1, 1).Close())
 }
 
-// TestConfig: withDefaults checks ranges, and raises lengths to that of control messages.
-func TestConfig(t *testing.T) {
+// TestConfig_Defaults: withDefaults checks ranges, and raises lengths to that of control messages.
+func TestConfig_Defaults(t *testing.T) {
 	c, err := Config{Config: rccore.Config{SegSize: 8, TxMaxInline: 8}}.withDefaults()
 	require.NoError(t, err)
 	assert.EqualValues(t, rccore.MaxControl, c.SegSize)
@@ -217,9 +220,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestSend_NoTarget: if the peer cannot create a target for the connection, sends complete with StatusCanceled, also
-// those posted after its reply. The connection works again when the peer has a target.
-func TestSend_NoTarget(t *testing.T) {
+// TestSend_CanceledWithoutTarget: if the peer cannot create a target for the connection, sends complete with
+// StatusCanceled, also those posted after its reply. The connection works again when the peer has a target.
+func TestSend_CanceledWithoutTarget(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{})
 		gone, err := b.it.MD().Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
@@ -246,8 +249,8 @@ func TestSend_NoTarget(t *testing.T) {
 	})
 }
 
-// TestSend_Past32Bits: indexes of sends may exceed 32 bits, also if the length of the ring is no power of two.
-func TestSend_Past32Bits(t *testing.T) {
+// TestSend_IndexesExceed32Bits: indexes of sends may exceed 32 bits, also if the length of the ring is no power of two.
+func TestSend_IndexesExceed32Bits(t *testing.T) {
 	const depth = 3
 	a, b := connected(t, softhca.FabricShm, Config{QueueTxDepth: depth})
 	q := b.newQueue(t, 2*depth, 64)
@@ -271,8 +274,8 @@ func TestSend_Past32Bits(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// TestEPClose_WithHeldSends: Close cancels sends that were never posted to the device.
-func TestEPClose_WithHeldSends(t *testing.T) {
+// TestEPClose_CancelsUnpostedSends: Close cancels sends that were never posted to the device.
+func TestEPClose_CancelsUnpostedSends(t *testing.T) {
 	a, b := connected(t, softhca.FabricShm, Config{})
 	q := b.newQueue(t, 1, 64)
 	c := a.attach(t, q.Number())

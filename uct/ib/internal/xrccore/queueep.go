@@ -20,7 +20,7 @@ type queueEP struct {
 	conns   []conn
 	targets []*verbs.QP // by the index of the connection at the peer
 	domain  *domain     // for the queues and the targets of the peer; nil until needed
-	answers []message   // not yet sent
+	replies []message   // not yet sent
 	peer    ib.DeviceAddr
 	mtu     verbs.MTU // MTU of the path: the minimum of both sides
 	closed  bool
@@ -45,12 +45,12 @@ func (e *queueEP) connect(deviceAddr []byte, mtu verbs.MTU) (err error) {
 
 // workQueues sends the due control messages, and cancels sends of a failed or closed EP.
 func (e *queueEP) workQueues() (n int) {
-	for len(e.answers) > 0 && e.Ready() {
-		if e.SendControl(e.answers[0].encode()) != nil {
-			e.it.later(e.task)
+	for len(e.replies) > 0 && e.Ready() {
+		if e.SendControl(e.replies[0].encode()) != nil {
+			e.it.schedule(e.task)
 			return n
 		}
-		e.answers = e.answers[1:]
+		e.replies = e.replies[1:]
 		n++
 	}
 	for i := range e.conns {
@@ -64,7 +64,7 @@ func (e *queueEP) stopConns() {
 	for i := range e.conns {
 		e.conns[i].stop()
 	}
-	e.it.later(e.task)
+	e.it.schedule(e.task)
 }
 
 // closeQueues closes the targets. Sends to queues complete in a later Progress, or in Close of the
@@ -77,7 +77,7 @@ func (e *queueEP) closeQueues() (errs error) {
 			e.it.closing++
 		}
 	}
-	e.it.later(e.task)
+	e.it.schedule(e.task)
 	for _, t := range e.targets {
 		if t != nil {
 			errs = errors.Join(errs, t.Close())
@@ -87,17 +87,17 @@ func (e *queueEP) closeQueues() (errs error) {
 	return errors.Join(errs, e.domain.release())
 }
 
-// control handles a request or reply of the peer. It returns false if the message is invalid.
-func (e *queueEP) control(m message) bool {
-	if m.kind == kindAsk {
-		if len(e.answers) == maxQueueConns { // a valid peer has at most one outstanding request per connection
+// handleControl handles a request or reply of the peer. It returns false if the message is invalid.
+func (e *queueEP) handleControl(m message) bool {
+	if m.kind == kindRequest {
+		if len(e.replies) == maxQueueConns { // a valid peer has at most one outstanding request per connection
 			return false
 		}
-		e.answers = append(e.answers, e.accept(m))
-		e.it.later(e.task)
+		e.replies = append(e.replies, e.accept(m))
+		e.it.schedule(e.task)
 		return true
 	}
-	return int(m.conn) < len(e.conns) && e.conns[m.conn].answered(m)
+	return int(m.conn) < len(e.conns) && e.conns[m.conn].handleReply(m)
 }
 
 // Attach implements uct.QueueSender. It prefers a connection that is connected. The first use of a
@@ -116,7 +116,7 @@ func (e *queueEP) Attach(number uint32) (uct.QueueConn, error) {
 			free = c
 			break
 		}
-		if free == nil || free.link == linkNone {
+		if free == nil || free.link == linkDown {
 			free = c
 		}
 	}
@@ -135,21 +135,21 @@ func (e *queueEP) openDomain() error {
 	if e.domain != nil {
 		return nil
 	}
-	d := e.it.spare
+	d := e.it.unusedDomain
 	if d == nil {
 		var err error
 		if d, err = openPrivate(e.it.MD()); err != nil {
 			return err
 		}
 	}
-	e.it.spare, e.domain = nil, &domain{d, 1}
+	e.it.unusedDomain, e.domain = nil, &domain{d, 1}
 	return nil
 }
 
 // accept connects the target of a connection of the peer, and returns the reply. After an error the QPN
 // in the reply is 0.
 func (e *queueEP) accept(m message) message {
-	answer := message{kind: kindAnswer, conn: m.conn}
+	reply := message{kind: kindReply, conn: m.conn}
 	for len(e.targets) <= int(m.conn) {
 		e.targets = append(e.targets, nil)
 	}
@@ -159,10 +159,10 @@ func (e *queueEP) accept(m message) message {
 	}
 	if err != nil {
 		logger.Info("target not connected", "device", e.it.Port().Name, "reason", err)
-		return answer
+		return reply
 	}
-	answer.qpn = t.Number()
-	return answer
+	reply.qpn = t.Number()
+	return reply
 }
 
 // target returns the target of a connection of the peer, in RESET.
@@ -212,13 +212,13 @@ func status(wc *verbs.WC) ucs.Status {
 
 // NewQueue implements uct.Queuer.
 func (e *queueEP) NewQueue(depth int) (uct.Queue, error) {
-	first, spare := e.domain == nil, e.it.spare
+	first, spare := e.domain == nil, e.it.unusedDomain
 	q, err := e.newQueue(depth)
 	if err == nil {
 		return q, nil
 	}
 	if first && e.domain != nil { // undo openDomain
-		if e.it.spare = spare; spare == nil {
+		if e.it.unusedDomain = spare; spare == nil {
 			err = errors.Join(err, e.domain.release())
 		}
 		e.domain = nil
@@ -231,7 +231,7 @@ func (e *queueEP) newQueue(depth int) (*recvQueue, error) {
 	switch {
 	case e.closed:
 		return nil, uct.ErrClosed
-	case it.lost:
+	case it.cqFailed:
 		return nil, rccore.ErrCQLost
 	case depth < 1 || depth > it.limits.MaxDepth:
 		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.limits.MaxDepth)

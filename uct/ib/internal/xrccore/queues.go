@@ -13,16 +13,16 @@ import (
 // queueSet is the part of an iface for queues: its receive queues, and its connections to queues of peers.
 type queueSet struct {
 	*ifaceCore
-	limits   *uct.QueueAttr // as in Attr
-	spare    *verbs.XRCD    // a private domain that no EP uses yet, or nil
-	conns    table[conn]
-	queues   table[recvQueue]
-	cqFree   int // unreserved slots of the completion queue
-	sges     []verbs.SGE
-	recv     [1]verbs.RecvWR
-	draining []*recvQueue
-	closing  int  // number of connections of closed EPs with sends in flight
-	lost     bool // the completion queue has failed
+	limits       *uct.QueueAttr // as in Attr
+	unusedDomain *verbs.XRCD    // a private domain that no EP uses yet, or nil
+	conns        table[conn]
+	queues       table[recvQueue]
+	cqFree       int // unreserved slots of the completion queue
+	sges         []verbs.SGE
+	recv         [1]verbs.RecvWR
+	draining     []*recvQueue
+	closing      int  // number of connections of closed EPs with sends in flight
+	cqFailed     bool // the completion queue has failed
 }
 
 // open initializes the set, for the number of queues in limits.
@@ -39,29 +39,29 @@ func (it *queueSet) open(h *ifaceCore, limits *uct.QueueAttr) {
 	}
 }
 
-// completed handles the completion of a receive or of a send to a queue.
-func (it *queueSet) completed(wc *verbs.WC) {
-	if it.lost { // the completion arrived between the last poll and the error; the operation is already complete
+// handleCompletion handles the completion of a receive or of a send to a queue.
+func (it *queueSet) handleCompletion(wc *verbs.WC) {
+	if it.cqFailed { // the completion arrived between the last poll and the error; the operation is already complete
 		return
 	}
 	id := workID(wc.ID)
 	if id.isRecv() {
 		if q := it.queues.at(id.number()); q != nil {
-			q.completed(id.slot(), wc)
+			q.handleCompletion(id.slot(), wc)
 		}
 		return
 	}
 	if c := it.conns.at(id.number()); c != nil {
-		c.completed(wc)
+		c.handleCompletion(wc)
 	}
 }
 
-// cqLost handles an error of the completion queue. It completes the sends of connections when the
-// device has released them; endLost completes the receives of queues.
-func (it *queueSet) cqLost() {
-	it.lost = true
+// handleCQError handles an error of the completion queue. It completes the sends of connections when the
+// device has released them; completeAfterCQError completes the receives of queues.
+func (it *queueSet) handleCQError() {
+	it.cqFailed = true
 	for _, c := range it.conns.all() {
-		c.lost()
+		c.cancelAfterCQError()
 	}
 	for _, q := range it.queues.all() {
 		if !q.stopped { // otherwise q is in draining, or its receives are complete
@@ -70,10 +70,10 @@ func (it *queueSet) cqLost() {
 	}
 }
 
-// await waits for peers in the middle of messages to queues; see recvQueue.await.
-func (it *queueSet) await() error {
+// stopAll waits for peers in the middle of messages to queues; see recvQueue.await.
+func (it *queueSet) stopAll() error {
 	for _, q := range it.queues.all() {
-		if err := q.await(); err != nil {
+		if err := q.stopAndWait(); err != nil {
 			return err
 		}
 	}
@@ -111,12 +111,12 @@ func (d *domain) release() error {
 	return d.Close()
 }
 
-// endDrained completes the receives of queues that were stopped before this round, after all completions
+// completeDrained completes the receives of queues that were stopped before this round, after all completions
 // that the completion queue had at that time are polled: the queue was empty (drained), or allPolled
 // rounds have passed.
-func (it *queueSet) endDrained(drained bool) (n int) {
-	if it.lost {
-		return it.endLost()
+func (it *queueSet) completeDrained(drained bool) (n int) {
+	if it.cqFailed {
+		return it.completeAfterCQError()
 	}
 	for i := 0; i < len(it.draining); {
 		q := it.draining[i]
@@ -125,14 +125,14 @@ func (it *queueSet) endDrained(drained bool) (n int) {
 			continue
 		}
 		it.draining = slices.Delete(it.draining, i, i+1)
-		n += q.endRest(ucs.StatusCanceled)
+		n += q.completePosted(ucs.StatusCanceled)
 	}
 	return n
 }
 
-// endLost completes the receives of queues after an error of the completion queue. If a peer is in
+// completeAfterCQError completes the receives of queues after an error of the completion queue. If a peer is in
 // the middle of a message, the next Progress tries again.
-func (it *queueSet) endLost() (n int) {
+func (it *queueSet) completeAfterCQError() (n int) {
 	list := it.draining
 	it.draining = nil
 	for _, q := range list {
@@ -145,15 +145,15 @@ func (it *queueSet) endLost() (n int) {
 			continue
 		}
 		q.stopped = true
-		n += q.endRest(ucs.StatusIOError)
+		n += q.completePosted(ucs.StatusIOError)
 	}
 	return n
 }
 
-// taken returns the status of a canceled operation: st, or StatusIOError after an error of the completion
+// cancelStatus returns the status of a canceled operation: st, or StatusIOError after an error of the completion
 // queue, because it is unknown whether the device has executed the operation.
-func (it *queueSet) taken(st ucs.Status) ucs.Status {
-	if it.lost {
+func (it *queueSet) cancelStatus(st ucs.Status) ucs.Status {
+	if it.cqFailed {
 		return ucs.StatusIOError
 	}
 	return st

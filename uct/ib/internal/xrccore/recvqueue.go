@@ -48,7 +48,7 @@ func (q *recvQueue) Received() uint64 { return q.received }
 func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	it := q.it
 	switch {
-	case q.stopped && it.lost:
+	case q.stopped && it.cqFailed:
 		return rccore.ErrCQLost
 	case q.stopped:
 		return uct.ErrClosed
@@ -74,33 +74,33 @@ func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	return nil
 }
 
-// completed handles the completion of a receive by the device.
-func (q *recvQueue) completed(slot uint32, wc *verbs.WC) {
+// handleCompletion handles the completion of a receive by the device.
+func (q *recvQueue) handleCompletion(slot uint32, wc *verbs.WC) {
 	r := q.slots[slot].r
 	if wc.Status == verbs.WCSuccess {
 		q.received++
-		q.end(slot, int(wc.ByteLen), ucs.StatusOK)
+		q.finishRecv(slot, int(wc.ByteLen), ucs.StatusOK)
 	} else {
-		q.end(slot, 0, ib.Status(wc.Status))
+		q.finishRecv(slot, 0, ib.Status(wc.Status))
 	}
 	r.Func(r)
 }
 
-// end frees the slot of a receive and completes it with n bytes and a status.
-func (q *recvQueue) end(slot uint32, n int, st ucs.Status) {
+// finishRecv frees the slot of a receive and completes it with n bytes and a status.
+func (q *recvQueue) finishRecv(slot uint32, n int, st ucs.Status) {
 	r := q.slots[slot].r
 	r.Len, r.Status = n, st
 	q.slots[slot] = recvSlot{}
 	q.free = append(q.free, slot)
 }
 
-// endRest completes the posted receives with st, in the order in which they were posted.
-func (q *recvQueue) endRest(st ucs.Status) int {
+// completePosted completes the posted receives with st, in the order in which they were posted.
+func (q *recvQueue) completePosted(st ucs.Status) int {
 	var rest []recvSlot
 	for i, s := range q.slots {
 		if s.r != nil {
 			rest = append(rest, s)
-			q.end(uint32(i), 0, st)
+			q.finishRecv(uint32(i), 0, st)
 		}
 	}
 	slices.SortFunc(rest, func(a, b recvSlot) int { return int(int64(a.seq - b.seq)) })
@@ -119,22 +119,22 @@ func (q *recvQueue) Stop() error {
 		return err
 	}
 	q.stopped, q.stoppedIn = true, q.it.round
-	if !q.it.lost { // otherwise endLost handles it
+	if !q.it.cqFailed { // otherwise completeAfterCQError handles it
 		q.it.draining = append(q.it.draining, q)
 	}
 	return nil
 }
 
-// await stops the queue. It waits for peers in the middle of a message, at most ucs.RevokeLimit.
-func (q *recvQueue) await() error { return guard.AwaitUse(q.Stop) }
+// stopAndWait stops the queue. It waits for peers in the middle of a message, at most ucs.RevokeLimit.
+func (q *recvQueue) stopAndWait() error { return guard.AwaitUse(q.Stop) }
 
 // Close implements uct.Queue. It cancels all posted receives, also one that has received a message but has not
-// completed. To receive such messages, stop the queue first and wait until its receives have completed.
+// completed. WithNumber receive such messages, stop the queue first and wait until its receives have completed.
 func (q *recvQueue) Close() error {
 	if q.closed {
 		return nil
 	}
-	if err := q.await(); err != nil {
+	if err := q.stopAndWait(); err != nil {
 		return err
 	}
 	it := q.it
@@ -146,6 +146,6 @@ func (q *recvQueue) Close() error {
 	it.draining = slices.DeleteFunc(it.draining, func(x *recvQueue) bool { return x == q })
 	it.queues.remove(q.index)
 	it.cqFree += len(q.slots)
-	q.endRest(it.taken(ucs.StatusCanceled))
+	q.completePosted(it.cancelStatus(ucs.StatusCanceled))
 	return q.domain.release()
 }

@@ -21,12 +21,12 @@ import (
 // stoppedEnv makes the test binary run serveStopped.
 const stoppedEnv = "GUCX_XRC_TEST_TARGET"
 
-// longLen is the length of a large message, in bytes.
-const longLen = 1 << 20
+// largeLen is the length of a large message, in bytes.
+const largeLen = 1 << 20
 
-// serveStopped receives three messages by a queue: a small one and one of longLen into memory allocated by the device,
-// and one of longLen into registered memory. It prints its address, reads that of the peer, and prints the number of the
-// queue. After the third message it prints the last byte of each memory and the number of messages.
+// serveStopped receives three messages by a queue: a small one and one of largeLen into memory allocated by the device,
+// and one of largeLen into registered memory. It prints its address, reads that of the peer, and prints the number of
+// the queue. After the third message it prints the last byte of each memory and the number of messages.
 func serveStopped(in io.Reader, out io.Writer) error {
 	md, err := ibtest.OpenMD(softhca.FabricShm, testTransport())
 	if err != nil {
@@ -48,11 +48,11 @@ func serveStopped(in io.Reader, out io.Writer) error {
 	if err := ep.Ops().Connect.Connect(dev, addr); err != nil {
 		return err
 	}
-	ours, err := md.Ext().Alloc.Alloc(longLen, uct.AccessAll)
+	ours, err := md.Ext().Alloc.Alloc(largeLen, uct.AccessAll)
 	if err != nil {
 		return err
 	}
-	own := make([]byte, longLen)
+	own := make([]byte, largeLen)
 	reg, err := md.Ext().Reg.Reg(own, uct.AccessLocalWrite)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func serveStopped(in io.Reader, out io.Writer) error {
 		it.Progress()
 		runtime.Gosched()
 	}
-	fmt.Fprintf(out, "%x %x %d\n", ours.Bytes()[longLen-1:], own[longLen-1:], q.Received())
+	fmt.Fprintf(out, "%x %x %d\n", ours.Bytes()[largeLen-1:], own[largeLen-1:], q.Received())
 	_, _ = io.Copy(io.Discard, in)
 	for _, c := range []io.Closer{it, reg, ours, md} {
 		if err := c.Close(); err != nil {
@@ -83,15 +83,15 @@ func serveStopped(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// TestSend_TargetIsStopped: while the process of the receiver is stopped, messages to posted receives are delivered, and
-// their sends complete.
-func TestSend_TargetIsStopped(t *testing.T) {
+// TestSend_CompletesWhileTargetIsStopped: while the process of the receiver is stopped, messages to posted receives are
+// delivered, and their sends complete.
+func TestSend_CompletesWhileTargetIsStopped(t *testing.T) {
 	testenv.NeedCMA(t)
 	p := testenv.StartSubprocess(t, testenv.Self(stoppedEnv+"=1"))
 	defer p.End(t)
 
 	a := newSide(t, softhca.FabricShm, Config{})
-	big, err := a.it.MD().Alloc(longLen, uct.AccessLocalWrite)
+	big, err := a.it.MD().Alloc(largeLen, uct.AccessLocalWrite)
 	require.NoError(t, err)
 	defer func() {
 		require.NoError(t, a.ep.Close())
@@ -110,7 +110,7 @@ func TestSend_TargetIsStopped(t *testing.T) {
 	until(t, func() bool { return first.ended }, a)
 	require.Equal(t, ucs.StatusOK, first.Status)
 	p.Stop(t)
-	copy(big.Bytes(), bytes.Repeat([]byte{0x5a}, longLen))
+	copy(big.Bytes(), bytes.Repeat([]byte{0x5a}, largeLen))
 	for range 2 {
 		s := &sent{}
 		s.Count, s.Func = 1, func(*uct.Completion) { s.ended = true }
