@@ -21,8 +21,8 @@ type batchLine struct {
 	args   []string
 }
 
-// wrong returns the error of a line that cannot run.
-func (l *batchLine) wrong(err error) error {
+// errorf returns the error of a line that cannot run.
+func (l *batchLine) errorf(err error) error {
 	return fmt.Errorf("batch file, line %d (%s): %w", l.number, l.title, err)
 }
 
@@ -84,7 +84,7 @@ func (l *batchLine) settings(cmd *cobra.Command, own gucx.Own) (*settings, error
 		failed = errors.New("-T and -M cannot be used in batch files")
 	}
 	if failed != nil {
-		return nil, l.wrong(failed)
+		return nil, l.errorf(failed)
 	}
 	s.batch = ""
 	return s, nil
@@ -114,7 +114,7 @@ func (s *settings) runBatch(cmd *cobra.Command) error {
 			return &usageError{err}
 		}
 		if runs[i], err = one.jobs(); err != nil {
-			return lines[i].wrong(err)
+			return lines[i].errorf(err)
 		}
 	}
 	for i, jobs := range runs {
@@ -124,7 +124,7 @@ func (s *settings) runBatch(cmd *cobra.Command) error {
 			}
 		}
 		if err := runJobs(cmd, jobs, func(j *job) error { return j.run(cmd) }); err != nil {
-			return lines[i].wrong(err)
+			return lines[i].errorf(err)
 		}
 	}
 	return nil

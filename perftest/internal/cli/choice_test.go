@@ -63,7 +63,7 @@ func TestJob_FlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 	}
 }
 
-func TestJob_EnvironmentThatLeavesNothing(t *testing.T) {
+func TestJob_EnvironmentExcludesAllTransports(t *testing.T) {
 	for value, want := range map[string]string{"dc": "transport dc not found", "^sm,ib,self,tcp": "no transport is left"} {
 		t.Setenv("GUCX_TLS", value)
 		_, err := jobOf(t, "")
@@ -72,7 +72,7 @@ func TestJob_EnvironmentThatLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestJob_TellsWhatAnOptionDoesNotApplyTo(t *testing.T) {
+func TestJob_RemarksOnUnusedOptions(t *testing.T) {
 	for _, c := range []struct{ args, err, remark string }{
 		{"-D zcopy --layers ucp", "-D zcopy is for the uct layer", ""},
 		{"-D zcopy --layers verbs,ucp", "-D zcopy is for the uct layer", ""},
@@ -122,8 +122,8 @@ func TestJob_NamedLayers(t *testing.T) {
 	}
 }
 
-// TestMain_LayerTakesTheEnvironment: with two processes.
-func TestMain_LayerTakesTheEnvironment(t *testing.T) {
+// TestMain_LayerUsesEnvironment: with two processes.
+func TestMain_LayerUsesEnvironment(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Setenv("GUCX_TLS", "tcp")
 	code, out, errs := perftest(t, with(quick, "-o", "json", "--layers", "ucp", "-t", "put_lat")...)

@@ -9,7 +9,7 @@ import (
 )
 
 // The completions of a shell for these words.
-func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
+func TestCompletion_ListsValuesOfFlags(t *testing.T) {
 	for _, c := range []struct {
 		words string // "|" is the beginning of the last word
 		want  []string

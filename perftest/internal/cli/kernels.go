@@ -141,7 +141,7 @@ func (s *kernelFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	if err := s.runRank(cmd.Context(), cmd, boot, problem); err != nil {
 		return &managedError{boot.Rank(), err}
 	}
-	return leave(boot)
+	return leaveJob(boot)
 }
 
 // runRank runs one rank. Rank 0 shows progress and results.

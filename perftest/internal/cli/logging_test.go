@@ -29,7 +29,7 @@ func TestLog_FollowsTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestLog_WrongValues(t *testing.T) {
+func TestLog_RejectsInvalidValues(t *testing.T) {
 	t.Setenv("GUCX_LOG_LEVEL", "loud")
 	code, _, errs := perftest(t, "info")
 	assert.Equal(t, exitUsage, code)

@@ -107,8 +107,8 @@ func TestMain_ComparesTheLayersBetweenTwoProcesses(t *testing.T) {
 	}
 }
 
-// TestMain_GivesProcessorsBack: each line of a batch may use all CPUs.
-func TestMain_GivesProcessorsBack(t *testing.T) {
+// TestMain_RestoresCPUAffinity: each line of a batch may use all CPUs.
+func TestMain_RestoresCPUAffinity(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	before, err := affinity.Allowed()
 	require.NoError(t, err)
@@ -197,7 +197,7 @@ func TestMain_EmptyMessages(t *testing.T) {
 	}
 }
 
-func TestMain_WrongUsage(t *testing.T) {
+func TestMain_RejectsInvalidUsage(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		want string
@@ -484,7 +484,7 @@ func TestMain_BatchFile(t *testing.T) {
 	assert.Contains(t, out, "# self_put\n")
 }
 
-func TestMain_BatchFileThatIsWrong(t *testing.T) {
+func TestMain_RejectsInvalidBatchFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "no line with a test",
 		"a -x self\nb -q 8":        `line 2 (b): "8" is not a flag`,

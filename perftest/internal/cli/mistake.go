@@ -52,15 +52,15 @@ func flagError(_ *cobra.Command, err error) error {
 	switch {
 	case !errors.As(err, &flag):
 	case errors.As(err, &number):
-		err = fmt.Errorf("--%s %s: want %s", flag.GetFlag().Name, flag.GetValue(), wanted(number))
+		err = fmt.Errorf("--%s %s: want %s", flag.GetFlag().Name, flag.GetValue(), expectedForm(number))
 	case errors.As(err, &quantity):
 		err = fmt.Errorf("--%s %s: %w", flag.GetFlag().Name, flag.GetValue(), quantity)
 	}
 	return &usageError{err}
 }
 
-// wanted returns the expected form of a number.
-func wanted(e *strconv.NumError) string {
+// expectedForm returns the expected form of a number.
+func expectedForm(e *strconv.NumError) string {
 	switch {
 	case errors.Is(e.Err, strconv.ErrRange):
 		return "a smaller number"

@@ -92,11 +92,11 @@ func TestPartial_Interrupt(t *testing.T) {
 			p := inSecondTest(t, "-o", format)
 			target := onlyChild(t, p.Process.Pid)
 			require.NoError(t, p.Process.Signal(os.Interrupt))
-			code, stderr := p.end(t)
+			code, stderr := p.wait(t)
 			assert.Equal(t, 130, code, stderr)
 			assert.Contains(t, stderr, "perftest: interrupt\n")
 			requireFirstTest(t, format, p.out.String(), "interrupt")
-			gone(t, target)
+			requireGone(t, target)
 		})
 	}
 }
@@ -107,7 +107,7 @@ func TestPartial_PeerKilled(t *testing.T) {
 	t.Parallel()
 	p := inSecondTest(t, "-o", "json")
 	require.NoError(t, syscall.Kill(onlyChild(t, p.Process.Pid), syscall.SIGKILL))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, exitFailure, code, stderr)
 	assert.Contains(t, stderr, "peer process exited: signal: killed")
 	requireFirstTest(t, "json", p.out.String(), "peer process exited: signal: killed")
@@ -120,7 +120,7 @@ func TestPartial_ServerKilled(t *testing.T) {
 	server, addr := serving(t)
 	p := inSecondTest(t, "client", addr, "-o", "csv")
 	require.NoError(t, server.Process.Kill())
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, exitFailure, code, stderr)
 	requireFirstTest(t, "csv", p.out.String(), "")
 }
@@ -133,7 +133,7 @@ func TestPartial_NoPlot(t *testing.T) {
 	p := startFor(t, append(longSecond, "-s", "8,16", "--plot", plot)...)
 	p.line(t, "put_bw")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, 143, code, stderr)
 	assert.NotEmpty(t, p.out.String())
 	assert.NoFileExists(t, plot)
@@ -145,7 +145,7 @@ func TestPartial_NothingMeasured(t *testing.T) {
 	p := startFor(t, append(hours, "-t", "put_lat", "-x", "sm")...)
 	p.line(t, "put_lat")
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, 130, code, stderr)
 	assert.Empty(t, p.out.String())
 }
@@ -159,7 +159,7 @@ func TestPartial_Batch(t *testing.T) {
 	p := startFor(t, append(longSecond, "-o", "json", "-b", file)...)
 	p.line(t, "put_bw")
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, 130, code, stderr)
 	lines := strings.SplitAfter(p.out.String(), "\n")
 	require.Len(t, lines, 2+2+1, "%s", p.out.String())
@@ -187,9 +187,9 @@ func TestPartial_TransportThatCannot(t *testing.T) {
 	assert.Contains(t, out, "sm uct")
 }
 
-// TestRunJobs_WhatEndsAll: wrong data and a signal end a run of several transports. Earlier results are printed, and
-// the wrong ones are not.
-func TestRunJobs_WhatEndsAll(t *testing.T) {
+// TestRunJobs_StopsAfterWrongDataAndInterrupt: wrong data and a signal end a run of several transports. Earlier results
+// are printed, and the wrong ones are not.
+func TestRunJobs_StopsAfterWrongDataAndInterrupt(t *testing.T) {
 	interrupted := &signalError{syscall.SIGINT}
 	for _, c := range []struct {
 		fails  error
@@ -253,7 +253,7 @@ func TestPartial_Studies(t *testing.T) {
 			p.line(t, c.second)
 			children := childrenOf(t, p.Process.Pid)
 			require.NoError(t, p.Process.Signal(os.Interrupt))
-			code, stderr := p.end(t)
+			code, stderr := p.wait(t)
 			assert.Equal(t, 130, code, stderr)
 			assert.Equal(t, 1, strings.Count(stderr, "perftest: "), "%s", stderr)
 			assert.Contains(t, stderr, "perftest: interrupt\n")
@@ -264,7 +264,7 @@ func TestPartial_Studies(t *testing.T) {
 				assert.Contains(t, row, c.first)
 			}
 			for _, pid := range children {
-				gone(t, pid)
+				requireGone(t, pid)
 			}
 		})
 	}
@@ -304,7 +304,7 @@ func TestPartial_RankKilled(t *testing.T) {
 	p := startFor(t, append(strings.Fields(c.args), "-o", "json")...)
 	p.line(t, c.second)
 	require.NoError(t, syscall.Kill(rankOf(t, allChildren(t, p.Process.Pid, 2), 1), syscall.SIGKILL))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, exitFailure, code, stderr)
 	lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
 	require.Len(t, lines, 2)

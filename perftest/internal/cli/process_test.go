@@ -137,16 +137,16 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 	return list
 }
 
-// end waits for the exit and returns the code and the output.
-func (p *running) end(t *testing.T) (code int, stderr string) {
+// wait waits for the exit and returns the code and the output.
+func (p *running) wait(t *testing.T) (code int, stderr string) {
 	text, err := io.ReadAll(p.stderr)
 	require.NoError(t, err)
 	_ = p.Wait() // the exit code is enough
 	return p.ProcessState.ExitCode(), string(text)
 }
 
-// gone waits until a process that is not a zombie child of this process has disappeared.
-func gone(t *testing.T, pid int) {
+// requireGone waits until a process that is not a zombie child of this process has disappeared.
+func requireGone(t *testing.T, pid int) {
 	fd, err := pidfdOpen(pid)
 	switch err {
 	case syscall.ESRCH:
@@ -165,7 +165,7 @@ var kinds = []struct{ transport, test string }{
 	{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"}, {"rc", "put_lat"},
 }
 
-func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
+func TestProcess_KilledTargetFailsEveryKindOfTest(t *testing.T) {
 	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
 			switch {
@@ -177,14 +177,14 @@ func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 			t.Parallel()
 			p := endlessTest(t, c.test, "-x", c.transport)
 			require.NoError(t, syscall.Kill(p.target, syscall.SIGKILL))
-			code, stderr := p.end(t)
+			code, stderr := p.wait(t)
 			assert.Equal(t, exitFailure, code, stderr)
 			assert.Contains(t, stderr, "peer process exited: signal: killed")
 		})
 	}
 }
 
-func TestProcess_KilledServerEndsEveryKindOfTest(t *testing.T) {
+func TestProcess_KilledServerFailsEveryKindOfTest(t *testing.T) {
 	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
 			switch {
@@ -197,21 +197,21 @@ func TestProcess_KilledServerEndsEveryKindOfTest(t *testing.T) {
 			server, addr := serving(t)
 			client := measuring(t, c.test, "client", addr, "-x", c.transport)
 			require.NoError(t, server.Process.Kill())
-			code, stderr := client.end(t)
+			code, stderr := client.wait(t)
 			assert.Equal(t, exitFailure, code, stderr)
 			assert.Contains(t, stderr, session.ErrEnded.Error())
 		})
 	}
 }
 
-func TestProcess_InterruptEndsBoth(t *testing.T) {
+func TestProcess_InterruptStopsBothProcesses(t *testing.T) {
 	t.Parallel()
 	p := endless(t)
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, 130, code, stderr)
 	assert.Contains(t, stderr, "interrupt")
-	gone(t, p.target)
+	requireGone(t, p.target)
 }
 
 func TestProcess_InterruptWithTheTargetStopped(t *testing.T) {
@@ -219,20 +219,20 @@ func TestProcess_InterruptWithTheTargetStopped(t *testing.T) {
 	t.Parallel()
 	p := endless(t, "--stop-peer")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-	code, stderr := p.end(t)
+	code, stderr := p.wait(t)
 	assert.Equal(t, 143, code, stderr)
-	gone(t, p.target)
+	requireGone(t, p.target)
 }
 
-func TestProcess_KilledInitiatorLeavesNoTarget(t *testing.T) {
+func TestProcess_TargetExitsAfterInitiatorIsKilled(t *testing.T) {
 	for name, args := range map[string][]string{"running": nil, "stopped": {"--stop-peer"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := endless(t, args...)
 			require.NoError(t, p.Process.Kill())
-			_, stderr := p.end(t)
+			_, stderr := p.wait(t)
 			assert.NotContains(t, stderr, "perftest: ", "nobody asks the target")
-			gone(t, p.target)
+			requireGone(t, p.target)
 		})
 	}
 }
@@ -247,7 +247,7 @@ func TestProcess_ServerAndClient(t *testing.T) {
 	}
 
 	require.NoError(t, server.Process.Signal(syscall.SIGTERM))
-	code, stderr := server.end(t)
+	code, stderr := server.wait(t)
 	assert.Equal(t, 143, code, stderr)
 
 	code, _, errs := perftest(t, append([]string{"client", addr}, quick...)...)
@@ -270,7 +270,7 @@ func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
 	second := start(t, append([]string{"client", addr, "-t", "put_lat", "-x", "sm"}, quick[1:]...)...)
 	assert.Contains(t, second.line(t, "waiting for the server"), addr+", which has one client at a time")
 	require.NoError(t, first.Process.Kill())
-	code, stderr := second.end(t)
+	code, stderr := second.wait(t)
 	assert.Equal(t, exitOK, code, stderr)
 	server.line(t, "client ") // the first one has disconnected
 }

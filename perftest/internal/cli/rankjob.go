@@ -82,9 +82,9 @@ type managedError struct {
 func (e *managedError) Error() string { return fmt.Sprintf("on rank %d: %v", e.rank, e.err) }
 func (e *managedError) Unwrap() error { return e.err }
 
-// leave ends a rank that has completed. If another rank has failed meanwhile, the process manager has closed the
+// leaveJob ends a rank that has completed. If another rank has failed meanwhile, the process manager has closed the
 // connection; that rank and the process manager report the error.
-func leave(boot *pmi.Client) error {
+func leaveJob(boot *pmi.Client) error {
 	if err := boot.Close(); !errors.Is(err, ucs.ErrConnReset) {
 		return err
 	}

@@ -197,7 +197,7 @@ func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	if err := s.runRank(cmd.Context(), cmd, boot); err != nil {
 		return &managedError{boot.Rank(), err}
 	}
-	return leave(boot)
+	return leaveJob(boot)
 }
 
 // runRank runs one rank. Rank 0 writes the results, also partial ones after a failure.

@@ -119,8 +119,8 @@ func TestRanks_DiskThatIsFull(t *testing.T) {
 	}
 }
 
-// TestLeave_ManagerGone: a rank that has completed reports no error of a rank that has failed since.
-func TestLeave_ManagerGone(t *testing.T) {
+// TestLeaveJob_IgnoresClosedManager: a rank that has completed reports no error of a rank that has failed since.
+func TestLeaveJob_IgnoresClosedManager(t *testing.T) {
 	const n = 2
 	ours, theirs := make([]net.Conn, n), make([]net.Conn, n)
 	for i := range n {
@@ -134,7 +134,7 @@ func TestLeave_ManagerGone(t *testing.T) {
 	var gone *ucpgroup.RankError
 	require.ErrorAs(t, <-ended, &gone)
 	assert.Equal(t, 1, gone.Rank)
-	require.NoError(t, leave(boot))
+	require.NoError(t, leaveJob(boot))
 }
 
 // TestRunTogether_Cause: the error is that of the rank that has failed, although ranks that detect the failure return

@@ -184,14 +184,14 @@ func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Free
 	if failed := write(cmd.OutOrStdout(), run, records); failed != nil {
 		return errors.Join(err, failed)
 	}
-	if line := leftOut(r.Skips()); line != "" {
+	if line := omittedRows(r.Skips()); line != "" {
 		cmd.PrintErrln(cmd.Root().Name() + ": " + line)
 	}
 	return err
 }
 
-// leftOut returns a remark on the rows that could not be measured, with the reason; empty for none.
-func leftOut(skips []bench.Skip) string {
+// omittedRows returns a remark on the rows that could not be measured, with the reason; empty for none.
+func omittedRows(skips []bench.Skip) string {
 	if len(skips) == 0 {
 		return ""
 	}
@@ -236,15 +236,15 @@ func (j *job) targetProcess(pid int) int {
 	return otherProcess(pid)
 }
 
-// childTarget reports whether the target is a child process on this host, bound to cpus[1]. Otherwise the target is this process, or
-// a server, which chooses its CPU itself.
+// childTarget reports whether the target is a child process on this host, bound to cpus[1]. Otherwise the target is
+// this process, or a server, which chooses its CPU itself.
 func (j *job) childTarget() bool {
 	return !j.remote && !j.loopback() && j.plan.Fabric != loopFabric
 }
 
-// pinned runs f on a thread of its own, bound to the initiator's CPU if one is chosen. The other threads of this process run on
-// CPUs that the measurement does not use, or on the initiator's if there are none. A target that is a goroutine of this process
-// runs on these CPUs too.
+// pinned runs f on a thread of its own, bound to the initiator's CPU if one is chosen. The other threads of this
+// process run on CPUs that the measurement does not use, or on the initiator's if there are none. A target that is a
+// goroutine of this process runs on these CPUs too.
 func (j *job) pinned(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -274,9 +274,10 @@ func (j *job) pinned(f func() error) error {
 	return f()
 }
 
-// restCPUs are the CPUs of the threads that do not measure: those of allowed that are not in cpus, or cpus[0] if there are none.
-// The Go runtime interrupts a goroutine every 10 ms, and if it is locked to its thread another thread must run before it continues.
-// On the CPU of the target, which polls, that thread would wait for its turn, and delay the target.
+// restCPUs are the CPUs of the threads that do not measure: those of allowed that are not in cpus, or cpus[0] if there
+// are none. The Go runtime interrupts a goroutine every 10 ms, and if it is locked to its thread another thread must
+// run before it continues. On the CPU of the target, which polls, that thread would wait for its turn, and delay the
+// target.
 func restCPUs(allowed, cpus []int) []int {
 	rest := slices.DeleteFunc(slices.Clone(allowed), func(c int) bool { return slices.Contains(cpus, c) })
 	if len(rest) == 0 {

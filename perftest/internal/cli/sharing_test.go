@@ -65,7 +65,7 @@ func TestMsgrate_Processes(t *testing.T) {
 	assert.Equal(t, []int{2, 4}, []int{p.Contexts, p.QPs})
 }
 
-func TestSharing_WrongUsage(t *testing.T) {
+func TestSharing_RejectsInvalidUsage(t *testing.T) {
 	refuses(t, "", map[string]string{
 		"msgrate --share td":                 "ctx-2xqps",
 		"msgrate --features bluefire":        "blueflame",

@@ -196,7 +196,7 @@ func (s *spFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	if err := s.runRank(cmd, study, boot); err != nil {
 		return &managedError{boot.Rank(), err}
 	}
-	return leave(boot)
+	return leaveJob(boot)
 }
 
 // runRank runs one rank. The first one shows progress and results.

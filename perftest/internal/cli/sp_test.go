@@ -55,11 +55,11 @@ func TestSP_RankKilled(t *testing.T) {
 	p.line(t, "am") // rank 0 has done a step
 	ranks := allChildren(t, p.Process.Pid, 4)
 	require.NoError(t, syscall.Kill(ranks[2], syscall.SIGKILL))
-	code, text := p.end(t)
+	code, text := p.wait(t)
 	assert.Equal(t, exitFailure, code)
 	assert.Regexp(t, "signal: killed|connection reset by remote peer", text, "told by the parent or by another rank")
 	for _, pid := range ranks {
-		gone(t, pid)
+		requireGone(t, pid)
 	}
 }
 

@@ -43,18 +43,18 @@ func (s *settings) threaded(f *pflag.FlagSet) bool {
 
 // newThreadTarget makes the command of the target of -T.
 func (p Program) newThreadTarget() *cobra.Command {
-	return p.newThreadEnd(threadTargetName, threads.Serve)
+	return p.newThreadSide(threadTargetName, threads.Serve)
 }
 
 // newThreadInitiator makes the command of an initiator of --pairs.
 func (p Program) newThreadInitiator() *cobra.Command {
-	return p.newThreadEnd(threadInitiatorName, func(ctx context.Context, c net.Conn, open threads.Open) error {
+	return p.newThreadSide(threadInitiatorName, func(ctx context.Context, c net.Conn, open threads.Open) error {
 		return threads.ServeInitiator(ctx, c, open, starter(threadTargetName))
 	})
 }
 
-// newThreadEnd makes the command of a process of -T.
-func (p Program) newThreadEnd(name string, serve func(context.Context, net.Conn, threads.Open) error) *cobra.Command {
+// newThreadSide makes the command of a process of -T.
+func (p Program) newThreadSide(name string, serve func(context.Context, net.Conn, threads.Open) error) *cobra.Command {
 	return &cobra.Command{Use: name, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 		cfg, err := p.config()
 		if err != nil {

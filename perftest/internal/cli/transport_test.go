@@ -26,9 +26,9 @@ func transports(t *testing.T) (names []string) {
 // short are flags of a run of many tests, each of which takes a moment.
 var short = []string{"-q", "-n", "10", "-w", "1", "--rounds", "2", "-W", "4", "-o", "json"}
 
-// TestMain_EveryTransportDoesEveryTest runs two processes; package layers tests the variants of uct. Without a sweep it
+// TestMain_EveryTransportRunsEveryTest runs two processes; package layers tests the variants of uct. Without a sweep it
 // uses one of the transports over InfiniBand.
-func TestMain_EveryTransportDoesEveryTest(t *testing.T) {
+func TestMain_EveryTransportRunsEveryTest(t *testing.T) {
 	for _, x := range transports(t) {
 		t.Run(x, func(t *testing.T) {
 			switch x {
@@ -70,7 +70,7 @@ func TestMain_Variant(t *testing.T) {
 	}
 }
 
-func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
+func TestMain_SizeAboveLimitIsAnErrorWithTheLimit(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	for _, c := range []struct {
 		args []string
@@ -94,7 +94,7 @@ func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
 	}
 }
 
-func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
+func TestMain_OmitsAndCountsRowsBeyondALimit(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "am_lat,am_bw", "-s", "2k-64k")...)
 	require.Equal(t, exitOK, code, errs)
@@ -109,7 +109,7 @@ func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
 	assert.Empty(t, out)
 }
 
-func TestMain_ATransportWithMessagesOnlyIsMeasuredByThem(t *testing.T) {
+func TestMain_MeasuresMessageTransportsByMessages(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(short, "-x", "ud", "-s", "8")...)
 	require.Equal(t, exitOK, code, errs)

@@ -31,8 +31,8 @@ func servingIn(t *testing.T, c *testenv.Cable, env string) (p *running, addr str
 	return p, words[len(words)-1]
 }
 
-// A server and a client on two hosts are two commands: here the hosts are network namespaces with a cable between them. The
-// devices are those that docs/perftest.md names.
+// A server and a client on two hosts are two commands: here the hosts are network namespaces with a cable between them.
+// The devices are those that docs/perftest.md names.
 func TestTwoHosts_TCP(t *testing.T) {
 	c := testenv.NewCable(t)
 	server, addr := servingIn(t, c, "GUCX_TCP_DEVICES="+c.Far)
@@ -61,6 +61,6 @@ func TestTwoHosts_TCP(t *testing.T) {
 	}
 
 	require.NoError(t, server.Process.Signal(syscall.SIGTERM))
-	code, stderr := server.end(t)
+	code, stderr := server.wait(t)
 	assert.Equal(t, 143, code, stderr)
 }

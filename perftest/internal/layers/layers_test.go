@@ -62,7 +62,7 @@ func measure(t *testing.T, plan bench.Plan, s *session.Session) ([]result.Record
 	return records, r.Skips()
 }
 
-func TestEveryLayer_DoesEveryTestOnEveryFabric(t *testing.T) {
+func TestEveryLayer_RunsEveryTestOnEveryFabric(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		sizes  []int
@@ -121,7 +121,7 @@ func TestEveryLayer_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestEveryLayer_RefusesAddressesOfUntrustedPeers(t *testing.T) {
+func TestEveryLayer_RejectsMalformedAddresses(t *testing.T) {
 	set := Config{}.Set()
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestEveryLayer_RefusesAddressesOfUntrustedPeers(t *testing.T) {
 	}
 }
 
-func TestEveryLayer_SaysWhatThereIs(t *testing.T) {
+func TestEveryLayer_ErrorListsDevices(t *testing.T) {
 	set := Config{}.Set()
 	for _, name := range Names() {
 		for _, c := range []struct {

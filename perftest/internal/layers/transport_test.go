@@ -81,7 +81,7 @@ func uctTests() []bench.Test {
 // scheduler where others want the processors.
 const messages = 10
 
-func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
+func TestEveryTransport_RunsEveryTestInEachSupportedVariant(t *testing.T) {
 	everyTransport(t, testenv.SkipSweep, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		shortOver(t, tr, "sm", "rc")
 		for _, v := range variants {

@@ -12,7 +12,7 @@ import (
 )
 
 // Variants of ucp take turns with it in one run, and each is compared with it.
-func TestWithoutRemedies_TakeTurnsWithUCP(t *testing.T) {
+func TestWithoutRemedies_RunWithUCP(t *testing.T) {
 	var tests []bench.Test
 	for _, name := range []string{"put_lat", "get_lat", "put_mr", "put_bw"} {
 		test, err := bench.FindTest(name)
@@ -39,7 +39,7 @@ func TestWithoutRemedies_TakeTurnsWithUCP(t *testing.T) {
 }
 
 // Each name says which remedies are undone, and nothing else differs from ucp.
-func TestWithoutRemedies_UndoWhatTheirNamesSay(t *testing.T) {
+func TestWithoutRemedies_UndoNamedRemedies(t *testing.T) {
 	for _, u := range withoutRemedies {
 		var c, want Config
 		for _, undo := range u.parts {

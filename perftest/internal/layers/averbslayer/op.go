@@ -18,7 +18,7 @@ type op struct {
 	kind       layer.Kind
 	inline     bool // wr.Inline is written
 	window     int
-	left       int    // remaining posts of the window
+	remaining  int    // remaining posts of the window
 	signaled   uint64 // number of the last signaled work request
 	depth      uint64
 	moderation uint64
@@ -37,7 +37,7 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &op{Conn: c, wr: wr, kind: s.Kind, inline: wr.Inline != nil, window: s.Window, left: s.Window,
+	o := &op{Conn: c, wr: wr, kind: s.Kind, inline: wr.Inline != nil, window: s.Window, remaining: s.Window,
 		idle: c.verbs.Idle(), signaled: c.sq.Posted}
 	o.depth, o.moderation = c.verbs.Lengths()
 	o.nop = verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey}
@@ -69,13 +69,13 @@ func (o *op) Post() error {
 	}
 	var flags prm.CtrlFlags
 	o.wr.Flags &^= verbs.SendSignaled
-	o.left--
-	if o.left == 0 || o.sq.Posted-o.signaled >= o.moderation {
+	o.remaining--
+	if o.remaining == 0 || o.sq.Posted-o.signaled >= o.moderation {
 		flags = prm.CtrlCQUpdate
 		o.wr.Flags |= verbs.SendSignaled
 		o.signaled = o.sq.Posted + 1
-		if o.left == 0 {
-			o.left = o.window
+		if o.remaining == 0 {
+			o.remaining = o.window
 		}
 	}
 	if o.inline {
@@ -101,7 +101,7 @@ func (o *op) Flush() error {
 		if err := o.room(); err != nil {
 			return err
 		}
-		o.left = o.window
+		o.remaining = o.window
 		if err := o.sq.Post(&o.nop); err != nil {
 			return err
 		}

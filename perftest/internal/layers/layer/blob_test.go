@@ -31,7 +31,7 @@ func FuzzCutBlobs(f *testing.F) {
 	})
 }
 
-func TestAppendBlobs_RefusesWhatDoesNotFit(t *testing.T) {
+func TestAppendBlobs_RejectsTooLong(t *testing.T) {
 	_, err := AppendBlobs(nil, make([]byte, math.MaxUint16))
 	assert.NoError(t, err)
 	_, err = AppendBlobs(nil, make([]byte, math.MaxUint16+1))

@@ -51,8 +51,8 @@ func NewInbox(s Spec) Inbox {
 	return in
 }
 
-// Take counts and checks a message.
-func (in *Inbox) Take(data []byte) {
+// Receive counts and checks a message.
+func (in *Inbox) Receive(data []byte) {
 	if !in.quick(data) || in.thorough {
 		in.check(data)
 	}

@@ -19,7 +19,7 @@ func message(n uint64, size int) []byte {
 	return b[:size]
 }
 
-func TestInbox_NoticesWhatIsWrong(t *testing.T) {
+func TestInbox_DetectsFaults(t *testing.T) {
 	spoil := func(size, at int) []byte {
 		b := message(2, size)
 		b[at]++
@@ -48,7 +48,7 @@ func TestInbox_NoticesWhatIsWrong(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in := NewInbox(Spec{Size: c.size, Seed: 7, Thorough: c.thorough})
 			for _, m := range [][]byte{message(0, c.size), message(1, c.size), c.third, message(3, c.size)} {
-				in.Take(m)
+				in.Receive(m)
 			}
 			assert.Equal(t, uint64(4), in.Count, "counting goes on")
 			if c.want == "" {
@@ -68,10 +68,10 @@ func TestInbox_Repeats(t *testing.T) {
 		in := NewInbox(Spec{Size: size, Seed: 7})
 		in.Repeats = true
 		for _, n := range []uint64{0, 0, 0, 3, 3, 5} {
-			in.Take(message(n, size))
+			in.Receive(message(n, size))
 			assert.NoError(t, in.Err)
 		}
-		in.Take(message(3, size))
+		in.Receive(message(3, size))
 		assert.ErrorIs(t, in.Err, ErrData)
 	}
 }
@@ -82,10 +82,10 @@ func TestInbox_RepeatsAtAGlance(t *testing.T) {
 	for _, thorough := range []bool{false, true} {
 		in := NewInbox(Spec{Size: 100, Seed: 7, Thorough: thorough})
 		in.Repeats = true
-		in.Take(message(0, 100))
+		in.Receive(message(0, 100))
 		again := message(0, 100)
 		again[50]++
-		in.Take(again)
+		in.Receive(again)
 		if thorough {
 			assert.ErrorContains(t, in.Err, "wrong contents")
 		} else {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestInterrupt_AnIdleWaitLooksAndGoesOn, until the context ends.
-func TestInterrupt_AnIdleWaitLooksAndGoesOn(t *testing.T) {
+// TestInterrupt_IdleWaitContinues, until the context ends.
+func TestInterrupt_IdleWaitContinues(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	i := NewInterrupt(ctx)
 	looks := 0

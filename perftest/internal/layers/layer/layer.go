@@ -86,15 +86,15 @@ const (
 	TagSyncPing             // the same; each send completes only when the message is matched
 	Stream                  // send Size numbered bytes of a stream
 	StreamPing              // send them, and receive a reply of the same size
-	kindEnd
+	numKinds
 )
 
-var kindNames = [kindEnd]string{"put", "get", "add", "fadd", "cswap", "flush", "am", "am_pp", "put_pp",
+var kindNames = [numKinds]string{"put", "get", "add", "fadd", "cswap", "flush", "am", "am_pp", "put_pp",
 	"tag", "tag_pp", "tag_sync_pp", "stream", "stream_pp"}
 
 // String returns UCX's name.
 func (k Kind) String() string {
-	if k < kindEnd {
+	if k < numKinds {
 		return kindNames[k]
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
@@ -124,7 +124,7 @@ func (k Kind) OneWay() bool { return k == AM || k == Tag || k == Stream }
 
 // Varied reports whether operations of this kind have variants.
 func (k Kind) Varied() bool {
-	return k < kindEnd && !k.Atomic() && k != Flush && !k.Tagged() && !k.Streamed()
+	return k < numKinds && !k.Atomic() && k != Flush && !k.Tagged() && !k.Streamed()
 }
 
 // WordLen is the length of the operand of atomics.
@@ -154,13 +154,13 @@ type Spec struct {
 // Check returns an error if s does not fit a memory of memLen bytes.
 func (s Spec) Check(memLen int) error {
 	switch {
-	case s.Kind >= kindEnd:
+	case s.Kind >= numKinds:
 		return fmt.Errorf("unknown operation %v", s.Kind)
 	case s.Window < 1:
 		return fmt.Errorf("window of %d operations: at least 1", s.Window)
-	case s.Variant >= variantEnd:
+	case s.Variant >= numVariants:
 		return fmt.Errorf("unknown variant %v", s.Variant)
-	case s.Layouts.Send >= layoutEnd || s.Layouts.Recv >= layoutEnd:
+	case s.Layouts.Send >= numLayouts || s.Layouts.Recv >= numLayouts:
 		return fmt.Errorf("unknown layout among %v and %v", s.Layouts.Send, s.Layouts.Recv)
 	case s.Kind == Flush:
 		return nil

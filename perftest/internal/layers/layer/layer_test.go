@@ -22,9 +22,9 @@ func TestSpec_Check(t *testing.T) {
 		{"put beyond the memory", Spec{Kind: Put, Size: 65, Window: 1}, "1..64"},
 		{"atomic on 4 bytes", Spec{Kind: Add, Size: 4, Window: 1}, "atomics work on 8"},
 		{"no window", Spec{Kind: Put, Size: 1, Window: 0}, "at least 1"},
-		{"unknown variant", Spec{Kind: Put, Size: 1, Window: 1, Variant: variantEnd}, "unknown variant"},
-		{"unknown layout", Spec{Kind: Tag, Size: 1, Window: 1, Layouts: Layouts{Recv: layoutEnd}}, "unknown layout"},
-		{"unknown kind", Spec{Kind: kindEnd, Size: 1, Window: 1}, "unknown operation"},
+		{"unknown variant", Spec{Kind: Put, Size: 1, Window: 1, Variant: numVariants}, "unknown variant"},
+		{"unknown layout", Spec{Kind: Tag, Size: 1, Window: 1, Layouts: Layouts{Recv: numLayouts}}, "unknown layout"},
+		{"unknown kind", Spec{Kind: numKinds, Size: 1, Window: 1}, "unknown operation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.in.Check(64)
@@ -42,7 +42,7 @@ func TestKind_String(t *testing.T) {
 	assert.Equal(t, "Kind(200)", Kind(200).String())
 }
 
-func TestIdle_SeesTheEndOfTheContext(t *testing.T) {
+func TestIdle_DetectsEndOfContext(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	idle := Idle{Context: ctx}

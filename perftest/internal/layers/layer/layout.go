@@ -14,14 +14,14 @@ const (
 	Contig  Layout = iota // one contiguous buffer
 	IOV                   // a list of buffers
 	Generic               // packed and unpacked by callbacks
-	layoutEnd
+	numLayouts
 )
 
-var layoutNames = [layoutEnd]string{"contig", "iov", "generic"}
+var layoutNames = [numLayouts]string{"contig", "iov", "generic"}
 
 // String returns UCX's name.
 func (l Layout) String() string {
-	if l < layoutEnd {
+	if l < numLayouts {
 		return layoutNames[l]
 	}
 	return fmt.Sprintf("Layout(%d)", uint8(l))

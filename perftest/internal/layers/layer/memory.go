@@ -14,14 +14,14 @@ const (
 	Allocated Memory = iota // allocated by the transport
 	Mapped                  // of the process, registered with the transport
 	Plain                   // of the process; operations are not given a registration
-	memoryEnd
+	numMemories
 )
 
-var memoryNames = [memoryEnd]string{"alloc", "mapped", "plain"}
+var memoryNames = [numMemories]string{"alloc", "mapped", "plain"}
 
 // String returns the name that ParseMemory accepts.
 func (m Memory) String() string {
-	if m < memoryEnd {
+	if m < numMemories {
 		return memoryNames[m]
 	}
 	return fmt.Sprintf("Memory(%d)", uint8(m))

@@ -10,8 +10,8 @@ import (
 type Messenger interface {
 	// Send sends the message with a number. It returns false if there is no room now.
 	Send(number uint64) (bool, error)
-	// Tell sends a note. It returns false if there is no room now.
-	Tell(v uint64) (bool, error)
+	// SendNote sends a note. It returns false if there is no room now.
+	SendNote(v uint64) (bool, error)
 	// Poll is Op.Poll.
 	Poll() error
 	// Progress makes progress once. 0 means idle.
@@ -30,8 +30,8 @@ type Note struct {
 	Err   error
 }
 
-// Take records a received note.
-func (n *Note) Take(data []byte) {
+// Receive records a received note.
+func (n *Note) Receive(data []byte) {
 	if len(data) != NoteLen {
 		n.Err = fmt.Errorf("%w: a note of %d bytes", ErrData, len(data))
 		return
@@ -201,7 +201,7 @@ func (s *stream) Post() error {
 // Flush requests an acknowledgement and waits until all messages have arrived.
 func (s *stream) Flush() error {
 	if s.in == nil {
-		if err := s.ask(); err != nil {
+		if err := s.requestAck(); err != nil {
 			return err
 		}
 	}
@@ -219,9 +219,9 @@ func (s *stream) Flush() error {
 	return s.note.Err
 }
 
-func (s *stream) ask() error {
+func (s *stream) requestAck() error {
 	for {
-		ok, err := s.Tell(s.sent)
+		ok, err := s.SendNote(s.sent)
 		if ok || err != nil {
 			return err
 		}
@@ -242,10 +242,10 @@ type sink struct {
 // Progress implements Part.
 func (k *sink) Progress() (int, error) {
 	n, err := k.Messenger.Progress()
-	if err != nil || k.in.Count-k.acked < k.every && !k.asked() {
+	if err != nil || k.in.Count-k.acked < k.every && !k.ackDue() {
 		return n, err
 	}
-	ok, err := k.Tell(k.in.Count)
+	ok, err := k.SendNote(k.in.Count)
 	if ok {
 		k.acked = k.in.Count
 	}
@@ -257,9 +257,9 @@ func (k *sink) State() string {
 	return fmt.Sprintf("%sacknowledged: %d\n", k.exchange.State(), k.acked)
 }
 
-// asked reports that the initiator waits for an acknowledgement, and that all messages for it have
+// ackDue reports that the initiator waits for an acknowledgement, and that all messages for it have
 // arrived.
-func (k *sink) asked() bool { return k.note.Value > k.acked && k.in.Count >= k.note.Value }
+func (k *sink) ackDue() bool { return k.note.Value > k.acked && k.in.Count >= k.note.Value }
 
 // Finish implements Part.
 func (k *sink) Finish() (uint64, error) {

@@ -14,14 +14,14 @@ import (
 // memMessenger is a Messenger whose arrivals wait at the other side until that makes progress, and
 // which has no room every other time. Poll has the other side make progress too.
 type memMessenger struct {
-	spec   Spec
-	in     *Inbox
-	note   *Note
-	peer   *memMessenger
-	come   []func() // what has arrived and was not taken
-	calls  int
-	before func() error // of Poll
-	failed error
+	spec    Spec
+	in      *Inbox
+	note    *Note
+	peer    *memMessenger
+	arrived []func() // arrived and not yet handled
+	calls   int
+	before  func() error // of Poll
+	failed  error
 }
 
 func (s *memMessenger) room() bool {
@@ -36,25 +36,25 @@ func (s *memMessenger) Send(number uint64) (bool, error) {
 	b := make([]byte, s.spec.Size)
 	pattern.Fill(b, s.spec.Seed)
 	PutNumber(b, number)
-	s.peer.come = append(s.peer.come, func() { s.peer.in.Take(b) })
+	s.peer.arrived = append(s.peer.arrived, func() { s.peer.in.Receive(b) })
 	return true, nil
 }
 
-func (s *memMessenger) Tell(v uint64) (bool, error) {
+func (s *memMessenger) SendNote(v uint64) (bool, error) {
 	if !s.room() {
 		return false, s.failed
 	}
 	b := binary.LittleEndian.AppendUint64(nil, v)
-	s.peer.come = append(s.peer.come, func() { s.peer.note.Take(b) })
+	s.peer.arrived = append(s.peer.arrived, func() { s.peer.note.Receive(b) })
 	return true, nil
 }
 
 func (s *memMessenger) Progress() (int, error) {
-	if len(s.come) == 0 {
+	if len(s.arrived) == 0 {
 		return 0, s.failed
 	}
-	s.come[0]()
-	s.come = s.come[1:]
+	s.arrived[0]()
+	s.arrived = s.arrived[1:]
 	return 1, nil
 }
 
@@ -85,7 +85,7 @@ func messagePair(spec Spec) (Op, Part, *memMessenger) {
 	return op, part, a
 }
 
-func TestMessenger_EveryMessageComesOnce(t *testing.T) {
+func TestMessenger_DeliversEachMessageOnce(t *testing.T) {
 	for _, kind := range []Kind{AM, AMPing, Tag, TagPing, Stream, StreamPing} {
 		for _, window := range []int{1, 2, 7} {
 			spec := Spec{Kind: kind, Size: 20, Window: window, Seed: 5, Thorough: true}
@@ -105,7 +105,7 @@ func TestMessenger_EveryMessageComesOnce(t *testing.T) {
 	}
 }
 
-func TestMessenger_AWindowBoundsWhatIsOnItsWay(t *testing.T) {
+func TestMessenger_WindowLimitsOutstandingMessages(t *testing.T) {
 	op, _, near := messagePair(Spec{Kind: AM, Size: 8, Window: 4})
 	for range 4 {
 		require.NoError(t, op.Post())
@@ -115,7 +115,7 @@ func TestMessenger_AWindowBoundsWhatIsOnItsWay(t *testing.T) {
 	assert.ErrorIs(t, op.Post(), why, "the fifth waits for an acknowledgement")
 }
 
-func TestMessenger_AFailureEndsTheWait(t *testing.T) {
+func TestMessenger_FailureEndsWait(t *testing.T) {
 	for _, kind := range []Kind{AM, AMPing} {
 		op, _, near := messagePair(Spec{Kind: kind, Size: 8, Window: 4})
 		require.NoError(t, op.Post())
@@ -125,7 +125,7 @@ func TestMessenger_AFailureEndsTheWait(t *testing.T) {
 	}
 }
 
-func TestMessenger_ALoopbackTakesItsOwn(t *testing.T) {
+func TestMessenger_LoopbackReceivesItsOwnMessages(t *testing.T) {
 	spec := Spec{Kind: AM, Size: 8, Window: 4}
 	in := NewInbox(spec)
 	s := &memMessenger{spec: spec, in: &in, note: &Note{}, before: func() error { return nil }}
@@ -138,11 +138,11 @@ func TestMessenger_ALoopbackTakesItsOwn(t *testing.T) {
 	assert.EqualValues(t, 10, in.Count)
 }
 
-func TestNote_TakesWordsOnly(t *testing.T) {
+func TestNote_RejectsOtherLengths(t *testing.T) {
 	n := &Note{}
-	n.Take(binary.LittleEndian.AppendUint64(nil, 9))
+	n.Receive(binary.LittleEndian.AppendUint64(nil, 9))
 	assert.EqualValues(t, 9, n.Value)
-	n.Take(make([]byte, 7))
+	n.Receive(make([]byte, 7))
 	assert.ErrorIs(t, n.Err, ErrData)
 	assert.EqualValues(t, 9, n.Value)
 }

@@ -65,7 +65,7 @@ func TestPing_NumbersGoThereAndBack(t *testing.T) {
 	}
 }
 
-func TestPing_LeftoversAreNoAnswer(t *testing.T) {
+func TestPing_IgnoresOldReplies(t *testing.T) {
 	a := &sideConn{memory: make([]byte, 16), local: make([]byte, 16)}
 	Stamp(a.memory[:9], 1)
 	gone := errors.New("gone")
@@ -90,7 +90,7 @@ func TestWatch_WantsBothBytes(t *testing.T) {
 	}
 }
 
-func TestWatch_RefusesWhatItCannotLookAt(t *testing.T) {
+func TestWatch_RejectsUnsuitableMemory(t *testing.T) {
 	for _, c := range []struct {
 		mem  []byte
 		n    int
@@ -121,10 +121,10 @@ func TestVariant(t *testing.T) {
 	}
 	_, err := ParseVariant("inline")
 	assert.ErrorContains(t, err, "short, bcopy, zcopy")
-	assert.Equal(t, "Variant(4)", variantEnd.String())
+	assert.Equal(t, "Variant(4)", numVariants.String())
 }
 
-func TestIdle_GoesOnWhileTheContextDoes(t *testing.T) {
+func TestIdle_ContinuesUntilContextEnds(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		i := NewIdle(Config{Context: context.Background(), Beside: beside})
 		for range 2 * lookInterval {

@@ -41,7 +41,7 @@ func TestShare_OpensOnceAndClosesWithTheLast(t *testing.T) {
 	require.NoError(t, release())
 }
 
-func TestShare_FailedOpenLeavesNothing(t *testing.T) {
+func TestShare_FailedOpenIsNotStored(t *testing.T) {
 	var s Share[*thing]
 	why := errors.New("no device")
 	_, _, err := s.Get("x", func() (*thing, error) { return nil, why })

@@ -15,14 +15,14 @@ const (
 	Short
 	Bcopy
 	Zcopy
-	variantEnd
+	numVariants
 )
 
-var variantNames = [variantEnd]string{"", "short", "bcopy", "zcopy"}
+var variantNames = [numVariants]string{"", "short", "bcopy", "zcopy"}
 
 // String returns UCX's name; empty for Auto.
 func (v Variant) String() string {
-	if v < variantEnd {
+	if v < numVariants {
 		return variantNames[v]
 	}
 	return fmt.Sprintf("Variant(%d)", uint8(v))

@@ -44,7 +44,7 @@ func Set(names ...string) layer.Set {
 
 // Opener returns an opener of sides that can connect to each other and have fault.
 func Opener(fault Fault) layer.Opener {
-	r := &registry{ends: map[uint64]*end{}}
+	r := &registry{sides: map[uint64]*side{}}
 	return func(cfg layer.Config) (layer.Conn, error) {
 		if fault == RefuseOpen {
 			return nil, errors.New("no such device")
@@ -55,48 +55,48 @@ func Opener(fault Fault) layer.Opener {
 
 // Hanging is Opener(HangFlush), and calls began when a Flush begins to hang.
 func Hanging(began func()) layer.Opener {
-	r := &registry{ends: map[uint64]*end{}, began: began}
+	r := &registry{sides: map[uint64]*side{}, began: began}
 	return func(cfg layer.Config) (layer.Conn, error) { return r.add(cfg, HangFlush), nil }
 }
 
 type registry struct {
 	mu    sync.Mutex
-	ends  map[uint64]*end
+	sides map[uint64]*side
 	last  uint64
 	began func() // of HangFlush; may be nil
 }
 
-func (r *registry) add(cfg layer.Config, fault Fault) *end {
+func (r *registry) add(cfg layer.Config, fault Fault) *side {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
-	e := &end{registry: r, id: r.last, cfg: cfg, fault: fault,
+	e := &side{registry: r, id: r.last, cfg: cfg, fault: fault,
 		mem: make([]byte, cfg.MemLen), local: make([]byte, cfg.MemLen)}
-	r.ends[e.id] = e
+	r.sides[e.id] = e
 	return e
 }
 
-type end struct {
+type side struct {
 	registry   *registry
 	id         uint64
 	cfg        layer.Config
 	fault      Fault
 	mem, local []byte
-	peer       *end
+	peer       *side
 	driven     atomic.Uint64
 	got        uint64 // operations received from the peer
-	wrong      error  // the first fault in them
+	fault      error  // the first fault in them
 }
 
-func (e *end) Address() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, e.id), nil }
+func (e *side) Address() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, e.id), nil }
 
-func (e *end) Connect(peer []byte) error {
+func (e *side) Connect(peer []byte) error {
 	if len(peer) != 8 {
 		return errors.New("address not valid")
 	}
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
-	p, ok := e.registry.ends[binary.BigEndian.Uint64(peer)]
+	p, ok := e.registry.sides[binary.BigEndian.Uint64(peer)]
 	if !ok {
 		return errors.New("destination is unreachable")
 	}
@@ -104,27 +104,27 @@ func (e *end) Connect(peer []byte) error {
 	return nil
 }
 
-func (e *end) Memory() []byte    { return e.mem }
-func (e *end) Local() []byte     { return e.local }
-func (e *end) Transport() string { return "copy" }
+func (e *side) Memory() []byte    { return e.mem }
+func (e *side) Local() []byte     { return e.local }
+func (e *side) Transport() string { return "copy" }
 
 // Progress counts its calls, so that a peer can wait for it.
-func (e *end) Progress() int {
+func (e *side) Progress() int {
 	e.driven.Add(1)
 	return 0
 }
 
 // State implements layer.Stater.
-func (e *end) State() string { return fmt.Sprintf("memory of %d bytes\n", len(e.mem)) }
+func (e *side) State() string { return fmt.Sprintf("memory of %d bytes\n", len(e.mem)) }
 
-func (e *end) Close() error {
+func (e *side) Close() error {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
-	delete(e.registry.ends, e.id)
+	delete(e.registry.sides, e.id)
 	return nil
 }
 
-func (e *end) Op(s layer.Spec) (layer.Op, error) {
+func (e *side) Op(s layer.Spec) (layer.Op, error) {
 	if err := s.Check(len(e.mem)); err != nil {
 		return nil, err
 	}
@@ -135,16 +135,16 @@ func (e *end) Op(s layer.Spec) (layer.Op, error) {
 }
 
 // Part has no work: the operations of the peer do it.
-func (e *end) Part(s layer.Spec) (layer.Part, error) {
+func (e *side) Part(s layer.Spec) (layer.Part, error) {
 	if err := s.Check(len(e.mem)); err != nil || !s.Kind.TwoSided() {
 		return nil, err
 	}
-	e.got, e.wrong = 0, nil
+	e.got, e.fault = 0, nil
 	return part{e}, nil
 }
 
 // part counts the operations of the peer.
-type part struct{ end *end }
+type part struct{ end *side }
 
 func (p part) Progress() (int, error) {
 	if p.end.fault == FailPart {
@@ -153,10 +153,10 @@ func (p part) Progress() (int, error) {
 	return 0, nil
 }
 
-func (p part) Finish() (uint64, error) { return p.end.got, p.end.wrong }
+func (p part) Finish() (uint64, error) { return p.end.got, p.end.fault }
 
 type op struct {
-	*end
+	*side
 	spec   layer.Spec
 	posted uint64
 	result uint64
@@ -216,7 +216,7 @@ func (o *op) ping() {
 func (o *op) message() {
 	o.peer.got++
 	if o.fault == Corrupt {
-		o.peer.wrong = layer.ErrData
+		o.peer.fault = layer.ErrData
 	}
 }
 

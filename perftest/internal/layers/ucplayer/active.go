@@ -31,39 +31,39 @@ func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
 		f := newForm(s.Layouts.Send, m.buf)
 		m.post = func() (*ucp.Request, error) { return m.ep.SendActiveData(idData, nil, f.outgoing(), &m.params) }
 	}
-	o.worker.OnActive(idData, m.take)
+	o.worker.OnActive(idData, m.receive)
 	return m
 }
 
-// take receives a message, or fetches it if it arrived by RTS. It first takes the fetched messages:
+// receive receives a message, or fetches it if it arrived by RTS. It first takes the fetched messages:
 // their sender may have continued with the next number.
-func (m *active) take(a *ucp.ActiveMessage) {
+func (m *active) receive(a *ucp.ActiveMessage) {
 	if !m.recvs.empty() {
 		m.fetched()
 	}
 	if a.Length == len(a.Data) {
-		m.in.Take(a.Data)
+		m.in.Receive(a.Data)
 		return
 	}
 	if m.recvs.full() || a.Length > len(m.buf) {
-		m.wrong = fmt.Errorf("%w: a message of %d bytes that is too many or too long", layer.ErrData, a.Length)
+		m.recvErr = fmt.Errorf("%w: a message of %d bytes that is too many or too long", layer.ErrData, a.Length)
 		return
 	}
 	r, err := a.Recv(m.memory.Bytes()[:a.Length], &m.into)
 	switch {
 	case err != nil:
-		m.wrong = err
+		m.recvErr = err
 	case r != nil:
 		m.recvs.add(r)
 	default:
-		m.in.Take(m.memory.Bytes()[:a.Length])
+		m.in.Receive(m.memory.Bytes()[:a.Length])
 	}
 }
 
 // fetched takes the messages whose fetch is complete.
 func (m *active) fetched() {
-	for m.recvs.ended() {
-		m.in.Take(m.memory.Bytes()[:len(m.buf)])
+	for m.recvs.releaseOldest() {
+		m.in.Receive(m.memory.Bytes()[:len(m.buf)])
 	}
 }
 

@@ -13,11 +13,11 @@ import (
 // outstanding its buffer is in use, so later messages have the same number.
 type exchange struct {
 	*op
-	in    *layer.Inbox
-	note  *layer.Note
-	post  func() (*ucp.Request, error) // sends the buffer
-	sends requests
-	wrong error // of the receive operation
+	in      *layer.Inbox
+	note    *layer.Note
+	post    func() (*ucp.Request, error) // sends the buffer
+	sends   requests
+	recvErr error // of the receive operation
 
 	noteOut  [layer.NoteLen]byte
 	noteSend *ucp.Request // of the latest note, while it is outstanding
@@ -37,20 +37,20 @@ func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchan
 // note may arrive in one call of Progress. So onNote takes the earlier note first: the latest value counts.
 func (x *exchange) onNote(a *ucp.ActiveMessage) {
 	if x.noteRecv != nil {
-		x.takeAnnounced()
+		x.finishNote()
 	}
 	if a.Length == len(a.Data) {
-		x.note.Take(a.Data)
+		x.note.Receive(a.Data)
 		return
 	}
 	r, err := a.Recv(x.noteIn[:], nil)
 	switch {
 	case err != nil || x.noteRecv != nil:
-		x.wrong = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
+		x.recvErr = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
 	case r != nil:
 		x.noteRecv = r
 	default:
-		x.note.Take(x.noteIn[:])
+		x.note.Receive(x.noteIn[:])
 	}
 }
 
@@ -75,8 +75,8 @@ func (x *exchange) room() bool {
 	return !x.sends.full()
 }
 
-// Tell implements layer.Messenger. It returns false while the latest note is outstanding.
-func (x *exchange) Tell(v uint64) (_ bool, err error) {
+// SendNote implements layer.Messenger. It returns false while the latest note is outstanding.
+func (x *exchange) SendNote(v uint64) (_ bool, err error) {
 	if x.noteSend != nil {
 		if !x.noteSend.Done() {
 			return false, nil
@@ -90,11 +90,11 @@ func (x *exchange) Tell(v uint64) (_ bool, err error) {
 
 // Poll implements layer.Messenger.
 func (x *exchange) Poll() error {
-	if err := x.op.Poll(); err != nil || x.wrong != nil {
-		return errors.Join(err, x.wrong)
+	if err := x.op.Poll(); err != nil || x.recvErr != nil {
+		return errors.Join(err, x.recvErr)
 	}
 	if x.noteRecv != nil {
-		x.takeAnnounced()
+		x.finishNote()
 	}
 	return nil
 }
@@ -103,20 +103,20 @@ func (x *exchange) Poll() error {
 func (x *exchange) Progress() (int, error) {
 	n := x.worker.Progress()
 	if x.noteRecv != nil {
-		x.takeAnnounced()
+		x.finishNote()
 	}
 	if n == 0 && x.failed != nil {
 		return 0, x.failed
 	}
-	return n, x.wrong
+	return n, x.recvErr
 }
 
-// takeAnnounced takes the note received by RTS when its data has arrived.
-func (x *exchange) takeAnnounced() {
+// finishNote takes the note received by RTS when its data has arrived.
+func (x *exchange) finishNote() {
 	if x.noteRecv.Done() {
 		x.noteRecv.Release()
 		x.noteRecv = nil
-		x.note.Take(x.noteIn[:])
+		x.note.Receive(x.noteIn[:])
 	}
 }
 

@@ -45,9 +45,9 @@ func connPair(t *testing.T, cfg layer.Config) (a, b *Conn) {
 	return a, b
 }
 
-// TestFlush_AnInterruptShowsTheStateAndTheFlushGoesOn: the target makes no progress, so that the put does not
+// TestFlush_ContinuesAfterInterrupt: the target makes no progress, so that the put does not
 // complete.
-func TestFlush_AnInterruptShowsTheStateAndTheFlushGoesOn(t *testing.T) {
+func TestFlush_ContinuesAfterInterrupt(t *testing.T) {
 	i := layer.NewInterrupt(t.Context())
 	near, far := connPair(t, layer.Config{Transport: "tcp", Device: "lo", Context: t.Context(), Interrupt: i})
 	o, err := near.Op(layer.Spec{Kind: layer.Put, Size: 8, Window: 1})
@@ -89,21 +89,21 @@ func TestFlush_AnInterruptShowsTheStateAndTheFlushGoesOn(t *testing.T) {
 	assert.Equal(t, "12345678", string(far.Memory()[:8]))
 }
 
-// TestExchange_AnAnnouncedNoteComesBeforeTheNext: the data of an announced note and the note behind it
+// TestExchange_ReceivesRendezvousNoteBeforeTheNext: the data of an announced note and the note behind it
 // arrive in one call of Progress. The value is that of the second. With that of the first, the target
 // of a stream never acknowledges the end, and both sides wait for each other.
-func TestExchange_AnAnnouncedNoteComesBeforeTheNext(t *testing.T) {
+func TestExchange_ReceivesRendezvousNoteBeforeTheNext(t *testing.T) {
 	near, far := notePair(t)
 	far.worker.OnActive(idData, func(*ucp.ActiveMessage) {}) // which drops what is announced
 	useUpCredit(t, near, far)
 
-	told, err := near.Tell(1)
+	told, err := near.SendNote(1)
 	require.NoError(t, err)
 	require.True(t, told)
 	require.NotNil(t, near.noteSend, "the peer has credit for the note")
 	progressUntil(t, far, func() bool { return far.noteRecv != nil })
 	progressUntil(t, near, func() bool { return near.noteSend.Done() }) // the data is in the ring of far
-	told, err = near.Tell(2)
+	told, err = near.SendNote(2)
 	require.NoError(t, err)
 	require.True(t, told)
 	require.Nil(t, near.noteSend, "the second note has to come whole")

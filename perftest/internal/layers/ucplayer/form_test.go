@@ -28,7 +28,7 @@ func TestPieces_AreTheBuffer(t *testing.T) {
 	}
 }
 
-func TestForm_TakesWhatFits(t *testing.T) {
+func TestForm_UnpacksWhatFits(t *testing.T) {
 	f := newForm(layer.Generic, make([]byte, 4))
 	assert.NoError(t, f.UnpackAt(0, []byte("abc")))
 	assert.ErrorIs(t, f.UnpackAt(3, []byte("de")), ucs.ErrTruncated)

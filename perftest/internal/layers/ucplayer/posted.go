@@ -69,7 +69,7 @@ func (p *posted) streamed() error {
 	from := p.ep
 	if p.cfg.Loopback {
 		var err error
-		if from, err = p.farEnd(); err != nil {
+		if from, err = p.farEP(); err != nil {
 			return err
 		}
 	}
@@ -78,8 +78,8 @@ func (p *posted) streamed() error {
 	return nil
 }
 
-// farEnd returns the other side of a loopback's EP, which receives what the EP sends.
-func (p *posted) farEnd() (far *ucp.EP, err error) {
+// farEP returns the other side of a loopback's EP, which receives what the EP sends.
+func (p *posted) farEP() (far *ucp.EP, err error) {
 	p.worker.OnActive(idData, func(m *ucp.ActiveMessage) { far = m.From })
 	r, err := p.ep.SendActive(idData, nil, nil, nil)
 	if r != nil {
@@ -154,15 +154,15 @@ func (p *posted) fill() error {
 		var r *ucp.Request
 		var err error
 		if p.recv == nil { // one call less, because the time of each message includes it
-			r, err = p.worker.TagRecv(p.slot(p.recvs.end), p.want, p.mask, nil, &p.into)
+			r, err = p.worker.TagRecv(p.slot(p.recvs.next), p.want, p.mask, nil, &p.into)
 		} else {
-			r, err = p.recv(p.recvs.end)
+			r, err = p.recv(p.recvs.next)
 		}
 		if err != nil {
 			return err
 		}
 		if r == nil {
-			p.in.Take(p.slot(p.recvs.end))
+			p.in.Receive(p.slot(p.recvs.next))
 			continue
 		}
 		p.recvs.add(r)
@@ -176,7 +176,7 @@ func (p *posted) collect() error {
 	before := p.recvs.count
 	for !p.recvs.empty() && p.recvs.oldest().Done() {
 		p.recvs.oldest().Release()
-		p.in.Take(p.slot(p.recvs.first))
+		p.in.Receive(p.slot(p.recvs.first))
 		p.recvs.drop()
 	}
 	if p.recvs.count != before && p.enough() {

@@ -7,7 +7,7 @@ import "github.com/gucx/gucx/ucp"
 type requests struct {
 	ring  []*ucp.Request
 	first int // index of the oldest
-	end   int // index after the latest
+	next  int // index after the latest
 	count int
 }
 
@@ -27,8 +27,8 @@ func (q *requests) after(i int) int {
 
 // add appends a request; there must be room.
 func (q *requests) add(r *ucp.Request) {
-	q.ring[q.end] = r
-	q.end = q.after(q.end)
+	q.ring[q.next] = r
+	q.next = q.after(q.next)
 	q.count++
 }
 
@@ -41,8 +41,8 @@ func (q *requests) drop() {
 	q.count--
 }
 
-// ended removes the oldest request if it is complete.
-func (q *requests) ended() bool {
+// releaseOldest removes the oldest request if it is complete.
+func (q *requests) releaseOldest() bool {
 	if q.empty() {
 		return false
 	}
@@ -57,6 +57,6 @@ func (q *requests) ended() bool {
 
 // reap releases completed requests, from the oldest. The EP reports their errors.
 func (q *requests) reap() {
-	for q.ended() {
+	for q.releaseOldest() {
 	}
 }

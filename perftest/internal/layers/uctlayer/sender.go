@@ -97,7 +97,7 @@ func newInbox(s layer.Spec) *inbox { return &inbox{layer.NewInbox(s)} }
 
 // HandleAM implements uct.AMHandler.
 func (in *inbox) HandleAM(data []byte, _ uct.Desc) bool {
-	in.Take(data)
+	in.Receive(data)
 	return false
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 )
 
-func TestInbox_KeepsNothing(t *testing.T) {
+func TestInbox_RetainsNoBuffer(t *testing.T) {
 	in := newInbox(layer.Spec{Size: 8})
 	assert.False(t, in.HandleAM(make([]byte, 8), nil))
 	assert.Equal(t, uint64(1), in.Count)
 	assert.NoError(t, in.Err)
 }
 
-func TestWord_TakesWordsOnly(t *testing.T) {
+func TestWord_RejectsOtherLengths(t *testing.T) {
 	w := &word{}
 	w.HandleAM(binary.LittleEndian.AppendUint64(nil, 9), nil)
 	assert.Equal(t, uint64(9), w.value)

@@ -52,7 +52,7 @@ func (st *stream) Post() error {
 // Flush requests an acknowledgement and waits until all messages have arrived.
 func (st *stream) Flush() error {
 	if st.own == nil {
-		if err := st.ask(); err != nil {
+		if err := st.requestAck(); err != nil {
 			return err
 		}
 	}
@@ -61,10 +61,10 @@ func (st *stream) Flush() error {
 			return err
 		}
 	}
-	return st.wrong()
+	return st.fault()
 }
 
-func (st *stream) ask() error {
+func (st *stream) requestAck() error {
 	for {
 		err := st.sync.send(st.sent)
 		if err != uct.ErrNoResource {
@@ -76,7 +76,7 @@ func (st *stream) ask() error {
 	}
 }
 
-func (st *stream) wrong() error {
+func (st *stream) fault() error {
 	switch {
 	case st.own != nil:
 		return st.own.Err

@@ -26,12 +26,12 @@ func (c *Conn) receives() int { return c.queues.depth + spareReceives }
 // messenger is a layer.Messenger over send and receive. A note has an immediate; its value is not used.
 type messenger struct {
 	*op
-	in    *layer.Inbox
-	note  *layer.Note
-	buf   []byte
-	empty uint8 // idle polls of receives
-	tell  [1]verbs.SendWR
-	recv  [1]verbs.RecvWR
+	in     *layer.Inbox
+	note   *layer.Note
+	buf    []byte
+	empty  uint8 // idle polls of receives
+	noteWR [1]verbs.SendWR
+	recv   [1]verbs.RecvWR
 }
 
 // newMessenger posts the receives, unless they are posted, and limits the window of s to their number.
@@ -40,7 +40,7 @@ func newMessenger(o *op, s *layer.Spec) (*messenger, error) {
 		return nil, &layer.LimitError{Transport: o.cfg.Transport, Spec: *s, Limit: fmt.Sprintf("receives of verbs have %d bytes", slotLen)}
 	}
 	s.Window = min(s.Window, o.queues.depth)
-	o.window, o.left = s.Window, s.Window
+	o.window, o.remaining = s.Window, s.Window
 	in := layer.NewInbox(*s)
 	in.Repeats = o.wr[0].Inline == nil
 	m := &messenger{op: o, in: &in, note: &layer.Note{}, buf: o.local.Bytes()[:s.Size]}
@@ -48,11 +48,11 @@ func newMessenger(o *op, s *layer.Spec) (*messenger, error) {
 	if err := m.open(); err != nil {
 		return nil, err
 	}
-	m.tell[0] = verbs.SendWR{Opcode: verbs.OpSendWithImm}
+	m.noteWR[0] = verbs.SendWR{Opcode: verbs.OpSendWithImm}
 	if o.queues.inline < layer.NoteLen {
-		m.tell[0].SGList = []verbs.SGE{o.slots.SGE(m.noteSlot(), layer.NoteLen)}
+		m.noteWR[0].SGList = []verbs.SGE{o.slots.SGE(m.noteSlot(), layer.NoteLen)}
 	} else {
-		m.tell[0].Flags, m.tell[0].Inline = verbs.SendInline, m.noteBytes()
+		m.noteWR[0].Flags, m.noteWR[0].Inline = verbs.SendInline, m.noteBytes()
 	}
 	return m, nil
 }
@@ -107,21 +107,21 @@ func (m *messenger) reap() error {
 	if n == 0 {
 		return nil
 	}
-	return m.ended(n)
+	return m.handleCompletions(n)
 }
 
-// Tell implements layer.Messenger. A later note may replace one that is in flight.
-func (m *messenger) Tell(v uint64) (bool, error) {
+// SendNote implements layer.Messenger. A later note may replace one that is in flight.
+func (m *messenger) SendNote(v uint64) (bool, error) {
 	if err := m.room(); err != nil {
 		return false, err
 	}
 	binary.LittleEndian.PutUint64(m.noteBytes(), v)
-	wr := &m.tell[0]
+	wr := &m.noteWR[0]
 	wr.Flags |= verbs.SendSignaled
 	m.posted++
 	m.signaled = m.posted
 	wr.ID = m.posted
-	_, err := m.qp.PostSend(m.tell[:])
+	_, err := m.qp.PostSend(m.noteWR[:])
 	return err == nil, err
 }
 
@@ -147,23 +147,23 @@ func (m *messenger) Progress() (int, error) {
 		return 0, m.reap()
 	}
 	for i := range m.wc[:n] {
-		if err := m.take(&m.wc[i]); err != nil {
+		if err := m.handleReceive(&m.wc[i]); err != nil {
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// take receives a message or a note, and posts its receive again.
-func (m *messenger) take(wc *verbs.WC) error {
+// handleReceive receives a message or a note, and posts its receive again.
+func (m *messenger) handleReceive(wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess {
 		return failed(wc)
 	}
 	data := m.slots.Bytes()[int(wc.ID)*slotLen:][:wc.ByteLen]
 	if wc.Flags&verbs.WCWithImm != 0 {
-		m.note.Take(data)
+		m.note.Receive(data)
 	} else {
-		m.in.Take(data)
+		m.in.Receive(data)
 	}
 	return m.post(wc.ID)
 }

@@ -17,7 +17,7 @@ type op struct {
 
 	kind       layer.Kind
 	window     int
-	left       int    // remaining posts of the window
+	remaining  int    // remaining posts of the window
 	signaled   uint64 // ID of the last signaled work request
 	depth      uint64
 	moderation uint64
@@ -49,7 +49,7 @@ func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &op{Conn: c, kind: s.Kind, window: s.Window, left: s.Window, idle: c.Idle(), signaled: c.posted}
+	o := &op{Conn: c, kind: s.Kind, window: s.Window, remaining: s.Window, idle: c.Idle(), signaled: c.posted}
 	o.depth, o.moderation = c.Lengths()
 	o.nop[0] = verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey}
 	o.wr[0] = wr
@@ -127,12 +127,12 @@ func (o *op) Post() error {
 	}
 	wr := &o.wr[0]
 	wr.Flags &^= verbs.SendSignaled
-	o.left--
-	if o.left == 0 || o.posted-o.signaled >= o.moderation {
+	o.remaining--
+	if o.remaining == 0 || o.posted-o.signaled >= o.moderation {
 		wr.Flags |= verbs.SendSignaled
 		o.signaled = o.posted + 1
-		if o.left == 0 {
-			o.left = o.window
+		if o.remaining == 0 {
+			o.remaining = o.window
 		}
 	}
 	o.posted++
@@ -173,7 +173,7 @@ func (o *op) postNop() error {
 	if err := o.room(); err != nil {
 		return err
 	}
-	o.left = o.window
+	o.remaining = o.window
 	o.posted++
 	o.signaled = o.posted
 	o.nop[0].ID = o.posted
@@ -190,11 +190,11 @@ func (o *op) poll() error {
 	if n == 0 {
 		return o.idle.Poll()
 	}
-	return o.ended(n)
+	return o.handleCompletions(n)
 }
 
-// ended handles n completions of sends; a negative n means that the queue has overrun.
-func (o *op) ended(n int) error {
+// handleCompletions handles n completions of sends; a negative n means that the queue has overrun.
+func (o *op) handleCompletions(n int) error {
 	if n < 0 {
 		return errOverrun
 	}

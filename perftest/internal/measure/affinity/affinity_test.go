@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParse_NeverPanicsAndStaysInRange(t *testing.T) {
+func TestParse_ReturnsCPUsInRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		got, err := Parse(rapid.String().Draw(t, "list"))
 		if err == nil {
@@ -103,7 +103,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-func TestPair_AutoTakesTwoThatDiffer(t *testing.T) {
+func TestPair_AutoSelectsTwoDifferentCPUs(t *testing.T) {
 	allowed, err := Allowed()
 	require.NoError(t, err)
 	got, err := Pair("auto")

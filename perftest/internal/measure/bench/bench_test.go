@@ -66,9 +66,9 @@ func smallPlan(t *testing.T, testNames ...string) Plan {
 	return p
 }
 
-// TestRun_WrongDataIsNoRecord: a failure leaves the records of tests before it, and none of its own, be
+// TestRun_WrongDataFails: a failure leaves the records of tests before it, and none of its own, be
 // another layer right.
-func TestRun_WrongDataIsNoRecord(t *testing.T) {
+func TestRun_WrongDataFails(t *testing.T) {
 	layers := layertest.Set("verbs", "uct", "ucp")
 	layers.Open["uct"] = layertest.Opener(layertest.Corrupt)
 	r := newRunner(t.Context(), t, smallPlan(t, "flush", "put_lat", "get_lat"), layers)
@@ -80,7 +80,7 @@ func TestRun_WrongDataIsNoRecord(t *testing.T) {
 	}
 }
 
-func TestRun_EveryTestGivesRecordsOfEveryLayer(t *testing.T) {
+func TestRun_EveryTestHasRecordsOfEveryLayer(t *testing.T) {
 	plan := smallPlan(t, TestNames()...)
 	r := newRunner(t.Context(), t, plan, layertest.Set("verbs", "uct", "ucp"))
 	steps := 0
@@ -108,7 +108,7 @@ func TestRun_EveryTestGivesRecordsOfEveryLayer(t *testing.T) {
 	}
 }
 
-func TestRun_NoticesWhatALayerDoesWrong(t *testing.T) {
+func TestRun_DetectsFaultsOfALayer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault layertest.Fault
@@ -145,7 +145,7 @@ func TestRun_NoticesWhatALayerDoesWrong(t *testing.T) {
 	}
 }
 
-func TestRun_LeavesOutWhatALayerCannotDo(t *testing.T) {
+func TestRun_OmitsUnsupportedOperations(t *testing.T) {
 	layers := layertest.Set("verbs", "uct", "ucp")
 	layers.Open["uct"] = layertest.Opener(layertest.RefuseOp)
 	plan := smallPlan(t, "put_lat", "am_bw")
@@ -166,7 +166,7 @@ func TestRun_LeavesOutWhatALayerCannotDo(t *testing.T) {
 	}
 }
 
-func TestRun_NothingLeftIsAnError(t *testing.T) {
+func TestRun_FailsIfNothingIsSupported(t *testing.T) {
 	layers := layertest.Set("uct")
 	layers.Open["uct"] = layertest.Opener(layertest.RefuseOp)
 	plan := smallPlan(t, "put_lat")
@@ -200,7 +200,7 @@ func TestRecords_OfAPingPongAreHalves(t *testing.T) {
 	assert.InDelta(t, 80, rec.FlushNS, 1, "and so is the wait")
 }
 
-func TestStamped_StreamIsFlushedAtItsEnd(t *testing.T) {
+func TestStamped_FlushesStreamAtItsEnd(t *testing.T) {
 	for _, c := range []struct{ every, want int }{{1, 6}, {6, 1}, {3, 2}} {
 		s := newSamples(6, 1)
 		op := &flushes{}
@@ -222,7 +222,7 @@ type flushes struct {
 
 func (f *flushes) Flush() error { f.flushed++; return nil }
 
-func TestRun_EndsWithTheContextThoughALayerHangs(t *testing.T) {
+func TestRun_EndsWithContextWhileALayerHangs(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	layers := layertest.Set("verbs", "uct", "ucp")
@@ -282,11 +282,11 @@ func TestStamped_DoesNotAllocate(t *testing.T) {
 	s := newSamples(1000, 1)
 	var op nothing
 	assert.Zero(t, testing.AllocsPerRun(10, func() {
-		s.post, s.flush, s.whole = s.post[:0], s.flush[:0], s.whole[:0]
+		s.post, s.flush, s.batches = s.post[:0], s.flush[:0], s.batches[:0]
 		assert.NoError(t, s.batch(&op, pace{windows: 1000, window: 4, every: 1, samples: 1000}))
 	}))
 	assert.Len(t, s.post, 1000)
-	assert.Len(t, s.whole, 1)
+	assert.Len(t, s.batches, 1)
 	assert.Equal(t, uint64(11*2*4*1000), op.Result(), "AllocsPerRun runs once more to warm up")
 }
 
@@ -294,8 +294,8 @@ func TestCost_IsMeasuredOnceForAWindow(t *testing.T) {
 	r := &Runner{Clock: clock, costs: map[int]cost{}}
 	one, again, many := r.cost(1), r.cost(1), r.cost(256)
 	assert.Equal(t, one, again)
-	assert.Positive(t, one.whole)
-	assert.Greater(t, many.whole, one.whole, "256 posts take longer than one")
+	assert.Positive(t, one.plain)
+	assert.Greater(t, many.plain, one.plain, "256 posts take longer than one")
 }
 
 func TestPlan_Check(t *testing.T) {
@@ -357,14 +357,14 @@ func TestPlan_MemoryOfSamplesHasALimit(t *testing.T) {
 	}
 }
 
-func TestBatch_KeepsSamplesOfAPart(t *testing.T) {
+func TestBatch_StoresSamplesOfAPart(t *testing.T) {
 	for _, c := range []struct{ every, flushed int }{{1, 2 + 6}, {6, 1 + 1}} {
 		s := newSamples(2, 1)
 		op := &flushes{}
 		p := pace{windows: 6, window: 4, every: c.every, samples: 2}
 		require.NoError(t, s.batch(op, p))
 		assert.Len(t, s.post, 2)
-		assert.Len(t, s.whole, 1)
+		assert.Len(t, s.batches, 1)
 		assert.Equal(t, c.flushed, op.flushed, "a stream is flushed at the end of each loop")
 		assert.EqualValues(t, p.all(), op.Result())
 	}

@@ -65,7 +65,7 @@ func TestCount_Errors(t *testing.T) {
 	}
 }
 
-func TestCount_EndsWithItsContext(t *testing.T) {
+func TestCount_EndsWithContext(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r := newRunner(ctx, t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))

@@ -12,7 +12,7 @@ import (
 // cost is the time of the measuring loop itself, in ticks.
 type cost struct {
 	post, flush, total float64 // medians of a window
-	whole              float64 // of one window of a plain loop
+	plain              float64 // of one window of a plain loop
 }
 
 // costOps is the number of operations with which the loop is measured in a round: half a
@@ -34,14 +34,14 @@ func (r *Runner) cost(window int) cost {
 	for i := range whole {
 		// The operation does nothing and so cannot fail.
 		_ = s.batch(&op, pace{windows: windows, window: window, every: 1, samples: windows})
-		whole[i] = float64(s.whole[i]) / float64(windows)
+		whole[i] = float64(s.batches[i]) / float64(windows)
 	}
 	step := r.Clock.Step
 	c := cost{
 		post:  stat.NewDigest(s.post, step).Percentile(50),
 		flush: stat.NewDigest(s.flush, step).Percentile(50),
 		total: stat.NewDigest(s.total(), step).Percentile(50),
-		whole: stat.Median(whole),
+		plain: stat.Median(whole),
 	}
 	r.costs[window] = c
 	return c
@@ -55,7 +55,7 @@ func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Recor
 	for i, l := range lanes {
 		rec := r.record(l, t, p, c)
 		rec.Size = size
-		loops[i] = r.loops(l.s.whole, t, p, c)
+		loops[i] = r.loops(l.s.batches, t, p, c)
 		rec.LoopNS, rec.LeastNS, rec.RoundsNS = stat.Median(loops[i]), slices.Min(loops[i]), rounded(loops[i])
 		if rec.LoopNS > 0 {
 			rec.MsgPerS = 1e9 / rec.LoopNS
@@ -108,7 +108,7 @@ func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 		PostP99NS:  ns(post.Percentile(99), c.post),
 		FlushNS:    ns(flush.Percentile(50), c.flush),
 		FlushP99NS: ns(flush.Percentile(99), c.flush),
-		LoopCostNS: share * c.whole / r.Clock.PerNS / float64(p.window),
+		LoopCostNS: share * c.plain / r.Clock.PerNS / float64(p.window),
 	}
 	if r.Plan.Rank > 0 {
 		rec.RankNS = share * ns(total.Percentile(r.Plan.Rank), c.total)
@@ -137,7 +137,7 @@ func rounded(ns []float64) []float64 {
 func (r *Runner) loops(whole []uint64, t Test, p pace, c cost) []float64 {
 	ns := make([]float64, len(whole))
 	for i, ticks := range whole {
-		perWindow := float64(ticks)/float64(p.windows) - c.whole
+		perWindow := float64(ticks)/float64(p.windows) - c.plain
 		ns[i] = t.share() * max(0, perWindow) / r.Clock.PerNS / float64(p.window)
 	}
 	return ns

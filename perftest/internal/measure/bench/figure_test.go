@@ -16,14 +16,14 @@ import (
 func laneWith(t *testing.T, name string, post, flush, whole []uint64) *lane {
 	c, err := layertest.Opener(layertest.None)(layer.Config{MemLen: 8})
 	require.NoError(t, err)
-	return &lane{name: name, conn: c, s: &samples{post: post, flush: flush, whole: whole}}
+	return &lane{name: name, conn: c, s: &samples{post: post, flush: flush, batches: whole}}
 }
 
 func TestRecords_SubtractTheLoopAndCompareRoundByRound(t *testing.T) {
 	r := &Runner{
 		Plan:  Plan{Rounds: 2, Fabric: "shm"},
 		Clock: &tick.Clock{PerNS: 2, Step: 1},
-		costs: map[int]cost{4: {post: 10, flush: 10, total: 20, whole: 4}},
+		costs: map[int]cost{4: {post: 10, flush: 10, total: 20, plain: 4}},
 		lanes: []*lane{
 			// Two rounds of two windows of four operations.
 			laneWith(t, "verbs", []uint64{110, 110, 110, 510}, []uint64{50, 50, 50, 90}, []uint64{328, 968}),
@@ -57,7 +57,7 @@ func TestRecords_SubtractTheLoopAndCompareRoundByRound(t *testing.T) {
 
 func TestRecords_NeverNegative(t *testing.T) {
 	r := &Runner{Plan: Plan{Rounds: 1}, Clock: &tick.Clock{PerNS: 1, Step: 1},
-		costs: map[int]cost{1: {post: 9, flush: 9, total: 18, whole: 9}},
+		costs: map[int]cost{1: {post: 9, flush: 9, total: 18, plain: 9}},
 		lanes: []*lane{laneWith(t, "verbs", []uint64{1}, []uint64{0}, []uint64{1})}}
 	rec := r.records(Test{Name: "flush"}, 0, pace{windows: 1, window: 1, every: 1}, r.lanes)[0]
 	assert.Zero(t, rec.P50NS)

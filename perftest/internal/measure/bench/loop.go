@@ -10,18 +10,18 @@ import (
 // samples are the raw ticks of one layer in one cell. The slices are allocated before the clock
 // runs.
 type samples struct {
-	post  []uint64 // time of the posting calls of each window
-	flush []uint64 // flush after it
-	whole []uint64 // time of each batch without readings inside: see batch
-	moves *uint64  // lane.moves
+	post    []uint64 // time of the posting calls of each window
+	flush   []uint64 // flush after it
+	batches []uint64 // time of each batch without readings inside: see batch
+	moves   *uint64  // lane.moves
 }
 
 func newSamples(windows, rounds int) *samples {
 	return &samples{
-		post:  make([]uint64, 0, windows),
-		flush: make([]uint64, 0, windows),
-		whole: make([]uint64, 0, rounds),
-		moves: new(uint64),
+		post:    make([]uint64, 0, windows),
+		flush:   make([]uint64, 0, windows),
+		batches: make([]uint64, 0, rounds),
+		moves:   new(uint64),
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *samples) batch(op layer.Op, p pace) error {
 	if err != nil {
 		return err
 	}
-	s.whole = append(s.whole, whole)
+	s.batches = append(s.batches, whole)
 	return nil
 }
 

@@ -39,7 +39,7 @@ func TestStallWatch_ReportsAStallOnce(t *testing.T) {
 	}
 }
 
-func TestStallWatch_InterruptsOnlyATurnThatTakesLong(t *testing.T) {
+func TestStallWatch_InterruptsOnlyLongTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w stallWatch
 		ticks, stop := make(chan time.Time), make(chan struct{})
@@ -89,7 +89,7 @@ func (r *reports) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestRun_ReportsAStallWithTheStateOfBothEnds(t *testing.T) {
+func TestRun_ReportsStallWithStateOfBothSides(t *testing.T) {
 	for _, test := range []string{"put_lat", "am_lat"} {
 		t.Run(test, func(t *testing.T) {
 			layers := layertest.Set("verbs", "uct", "ucp")
@@ -107,8 +107,8 @@ func TestRun_ReportsAStallWithTheStateOfBothEnds(t *testing.T) {
 	}
 }
 
-// TestTargetState_TheTargetIsDrivenAfterIt: a request for the state does not end a Drive.
-func TestTargetState_TheTargetIsDrivenAfterIt(t *testing.T) {
+// TestTargetState_DriveContinuesAfterIt: a request for the state does not end a Drive.
+func TestTargetState_DriveContinuesAfterIt(t *testing.T) {
 	layers := layertest.Set("ucp")
 	layers.Open["ucp"] = layertest.Opener(layertest.NeedDrive)
 	s := newRunner(t.Context(), t, Plan{}, layers).Session

@@ -61,9 +61,9 @@ func TestDigest_NoPercentileIsAboveTheLargest(t *testing.T) {
 	})
 }
 
-// TestDigest_LooksBetweenTheStepsOfTheClock measures intervals of a known length
+// TestDigest_InterpolatesBetweenClockSteps measures intervals of a known length
 // with a clock that goes in steps.
-func TestDigest_LooksBetweenTheStepsOfTheClock(t *testing.T) {
+func TestDigest_InterpolatesBetweenClockSteps(t *testing.T) {
 	const step = 26
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for length := 20.0; length < 120; length += 3.7 {

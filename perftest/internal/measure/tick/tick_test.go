@@ -28,7 +28,7 @@ func TestCalibrate_AgreesWithTheMonotonicClock(t *testing.T) {
 	assert.Less(t, c.Cost, 5000.0)
 }
 
-func TestNow_NeverGoesBack(t *testing.T) {
+func TestNow_IsMonotonic(t *testing.T) {
 	last := Now()
 	for range 100000 {
 		now := Now()

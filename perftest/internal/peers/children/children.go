@@ -40,7 +40,7 @@ var ErrGone = errors.New("the process at the other end is gone")
 // any more.
 func (l *Line) Receive(v any) error {
 	if l.ahead == nil {
-		return Gone(l.in.Decode(v))
+		return AsErrGone(l.in.Decode(v))
 	}
 	m, ok := <-l.ahead
 	if !ok {
@@ -49,9 +49,9 @@ func (l *Line) Receive(v any) error {
 	return json.Unmarshal(m, v)
 }
 
-// Gone returns ErrGone for an error of a connection that the other side has closed, and err
+// AsErrGone returns ErrGone for an error of a connection that the other side has closed, and err
 // otherwise.
-func Gone(err error) error {
+func AsErrGone(err error) error {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET} {
 		if errors.Is(err, end) {
 			return ErrGone
@@ -70,7 +70,7 @@ func (l *Line) Follow(ctx context.Context) context.Context {
 		for {
 			var m json.RawMessage
 			if err := l.in.Decode(&m); err != nil {
-				cancel(Gone(err))
+				cancel(AsErrGone(err))
 				return
 			}
 			select {
@@ -83,10 +83,10 @@ func (l *Line) Follow(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Ended returns the result of a process that has called Follow and got err: nil if the other side
+// Result returns the result of a process that has called Follow and got err: nil if the other side
 // is gone, because then no process reads the result. A failed reply may detect that earlier than
 // the reader.
-func (l *Line) Ended(err error) error {
+func (l *Line) Result(err error) error {
 	if errors.Is(context.Cause(l.alive), ErrGone) || errors.Is(err, ErrGone) {
 		return nil
 	}
@@ -102,9 +102,9 @@ type reply struct {
 // Reply replies with v, or with the text of err. It returns ErrGone if the other side is gone.
 func (l *Line) Reply(v any, err error) error {
 	if err != nil {
-		return Gone(l.out.Encode(reply{Error: err.Error()}))
+		return AsErrGone(l.out.Encode(reply{Error: err.Error()}))
 	}
-	return Gone(l.out.Encode(reply{Value: v}))
+	return AsErrGone(l.out.Encode(reply{Value: v}))
 }
 
 // List contains processes in order.
@@ -136,13 +136,13 @@ func (c List) hangUp() {
 	}
 }
 
-// Ask sends a request to each process, and then reads the replies. After the first error it closes
+// Query sends a request to each process, and then reads the replies. After the first error it closes
 // all connections, because other processes may wait for the failed one, and returns that error.
-func Ask[Value any](c List, request func(i int) any) ([]Value, error) {
+func Query[Value any](c List, request func(i int) any) ([]Value, error) {
 	for i, l := range c {
 		if err := l.out.Encode(request(i)); err != nil {
 			c.hangUp()
-			return nil, fmt.Errorf("process %d: %w", i, Gone(err))
+			return nil, fmt.Errorf("process %d: %w", i, AsErrGone(err))
 		}
 	}
 	var (
@@ -153,7 +153,7 @@ func Ask[Value any](c List, request func(i int) any) ([]Value, error) {
 	)
 	for i, l := range c {
 		wait.Go(func() {
-			if err := l.answer(&values[i]); err != nil {
+			if err := l.receiveReply(&values[i]); err != nil {
 				once.Do(func() {
 					first = fmt.Errorf("process %d: %w", i, err)
 					c.hangUp()
@@ -165,8 +165,8 @@ func Ask[Value any](c List, request func(i int) any) ([]Value, error) {
 	return values, first
 }
 
-// answer reads a reply.
-func (l *Line) answer(v any) error {
+// receiveReply reads a reply.
+func (l *Line) receiveReply(v any) error {
 	r := reply{Value: v}
 	if err := l.Receive(&r); err != nil {
 		return err

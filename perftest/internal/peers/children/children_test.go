@@ -49,24 +49,24 @@ func twice(l *Line) {
 	}
 }
 
-func TestAsk(t *testing.T) {
+func TestQuery_ReturnsReplies(t *testing.T) {
 	var undo cleanup.Stack
 	closed := 0
 	c, err := Launch(t.Context(), 3, pipes(twice, &closed), &undo)
 	require.NoError(t, err)
-	got, err := Ask[int](c, func(i int) any { return i + 1 })
+	got, err := Query[int](c, func(i int) any { return i + 1 })
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 4, 6}, got)
-	_, err = Ask[int](c, func(i int) any { return 1 - i })
+	_, err = Query[int](c, func(i int) any { return 1 - i })
 	require.EqualError(t, err, "process 1: nothing to double")
-	_, err = Ask[int](c, func(i int) any { return i })
+	_, err = Query[int](c, func(i int) any { return i })
 	require.ErrorIs(t, err, ErrGone)
 	require.NoError(t, undo.Run())
 	assert.Equal(t, 3, closed)
 }
 
 // Nobody waits for a process that waits for one that is gone.
-func TestAsk_OneIsGone(t *testing.T) {
+func TestQuery_ProcessDies(t *testing.T) {
 	var undo cleanup.Stack
 	closed, n := 0, 0
 	c, err := Launch(t.Context(), 3, func() (net.Conn, io.Closer, error) {
@@ -85,7 +85,7 @@ func TestAsk_OneIsGone(t *testing.T) {
 		}, &closed)()
 	}, &undo)
 	require.NoError(t, err)
-	_, err = Ask[int](c, Go)
+	_, err = Query[int](c, Go)
 	require.ErrorContains(t, err, "process 2: ")
 	require.ErrorIs(t, err, ErrGone)
 	require.NoError(t, undo.Run())
@@ -93,7 +93,7 @@ func TestAsk_OneIsGone(t *testing.T) {
 }
 
 // A wait for a process that does not answer lasts no longer than the context.
-func TestLaunch_ContextEnds(t *testing.T) {
+func TestLaunch_ContextEndsWaits(t *testing.T) {
 	var undo cleanup.Stack
 	ctx, cancel := context.WithCancel(t.Context())
 	closed := 0
@@ -104,7 +104,7 @@ func TestLaunch_ContextEnds(t *testing.T) {
 		_ = l.Receive(&n) // until the other end closes
 	}, &closed), &undo)
 	require.NoError(t, err)
-	_, err = Ask[int](c, func(int) any { return 1 })
+	_, err = Query[int](c, func(int) any { return 1 })
 	require.Error(t, err)
 	require.NoError(t, undo.Run())
 	assert.Equal(t, 1, closed)

@@ -101,7 +101,7 @@ func processState(t *testing.T, pid int) string {
 	return ""
 }
 
-func TestChild_CloseEndsAFrozenChild(t *testing.T) {
+func TestChild_CloseKillsFrozenChild(t *testing.T) {
 	c, exits := start(t, "echo")
 	roundTrip(t, c, "up")
 	require.NoError(t, c.Freeze())

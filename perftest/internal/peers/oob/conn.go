@@ -25,7 +25,7 @@ type Conn struct {
 	look *look // nil for a connection that is no socket
 	// broken is the error of a Call that stopped in the middle of a frame, or nil.
 	broken error
-	late   int // number of replies for which Ask did not wait; they arrive before the next one
+	late   int // number of replies for which CallWithin did not wait; they arrive before the next one
 }
 
 // NewConn returns a Conn over a stream connection, which Close closes.
@@ -63,12 +63,12 @@ func (c *Conn) Call(ctx context.Context, r Request) (Reply, error) {
 	return c.call(ctx, r, 0)
 }
 
-// ErrNoReply is the error of Ask if no reply arrives within the limit.
+// ErrNoReply is the error of CallWithin if no reply arrives within the limit.
 var ErrNoReply = errors.New("no reply")
 
-// Ask is Call for a target that may not run: if no reply arrives within the limit, it returns ErrNoReply, and the
-// connection remains usable. The connection must be a socket.
-func (c *Conn) Ask(ctx context.Context, r Request, limit time.Duration) (Reply, error) {
+// CallWithin is Call for a target that may not run: if no reply arrives within the limit, it returns ErrNoReply, and
+// the connection remains usable. The connection must be a socket.
+func (c *Conn) CallWithin(ctx context.Context, r Request, limit time.Duration) (Reply, error) {
 	if c.broken != nil {
 		return Reply{}, c.broken
 	}
@@ -156,8 +156,8 @@ func (c *Conn) Receive(timeout time.Duration) (Request, error) {
 	return r, r.check()
 }
 
-// Answer replies to the last request: with failure if it is not nil, otherwise with r.
-func (c *Conn) Answer(r Reply, failure error) error {
+// Reply replies to the last request: with failure if it is not nil, otherwise with r.
+func (c *Conn) Reply(r Reply, failure error) error {
 	if failure != nil {
 		r = Reply{Error: failure.Error()}
 	}
@@ -171,7 +171,7 @@ func (c *Conn) Answer(r Reply, failure error) error {
 // side. Refuse then waits until the other side has closed the connection, at most for timeout (0: without limit):
 // closing this side earlier might discard the reply.
 func (c *Conn) Refuse(why error, timeout time.Duration) {
-	if c.Answer(Reply{}, why) != nil || c.c.SetReadDeadline(deadline(timeout)) != nil {
+	if c.Reply(Reply{}, why) != nil || c.c.SetReadDeadline(deadline(timeout)) != nil {
 		return
 	}
 	_, _ = io.Copy(io.Discard, c.c) // also the rest of the message

@@ -29,8 +29,8 @@ func pair(t *testing.T) (initiator, target *Conn) {
 	return initiator, target
 }
 
-// answer serves one request with f in a goroutine of its own.
-func answer(t *testing.T, c *Conn, f func(Request) (Reply, error)) {
+// reply serves one request with f in a goroutine of its own.
+func reply(t *testing.T, c *Conn, f func(Request) (Reply, error)) {
 	done := make(chan struct{})
 	t.Cleanup(func() { <-done })
 	go func() {
@@ -38,7 +38,7 @@ func answer(t *testing.T, c *Conn, f func(Request) (Reply, error)) {
 		r, err := c.Receive(0)
 		if assert.NoError(t, err) {
 			reply, failure := f(r)
-			assert.NoError(t, c.Answer(reply, failure))
+			assert.NoError(t, c.Reply(reply, failure))
 		}
 	}()
 }
@@ -47,7 +47,7 @@ func TestCall_CarriesEveryField(t *testing.T) {
 	initiator, target := pair(t)
 	want := Request{Verb: Open, Layer: "uct", Params: &Params{Transport: "rc", Device: "softhca0", Fabric: "shm", MemLen: 4096},
 		Address: []byte{1, 2}, Seed: 1 << 63, Len: 7, Value: ^uint64(0)}
-	answer(t, target, func(r Request) (Reply, error) {
+	reply(t, target, func(r Request) (Reply, error) {
 		assert.Equal(t, want, r)
 		return Reply{Address: []byte{9}, Value: 5}, nil
 	})
@@ -58,7 +58,7 @@ func TestCall_CarriesEveryField(t *testing.T) {
 
 func TestCall_ReportsFailureOfTheTarget(t *testing.T) {
 	initiator, target := pair(t)
-	answer(t, target, func(Request) (Reply, error) { return Reply{Value: 3}, errors.New("no such device") })
+	reply(t, target, func(Request) (Reply, error) { return Reply{Value: 3}, errors.New("no such device") })
 	got, err := initiator.Call(t.Context(), Request{Verb: Close, Layer: "ucp"})
 	var remote *RemoteError
 	require.ErrorAs(t, err, &remote)
@@ -66,7 +66,7 @@ func TestCall_ReportsFailureOfTheTarget(t *testing.T) {
 	assert.Zero(t, got)
 }
 
-func TestCall_EndsWithTheReasonOfTheContext(t *testing.T) {
+func TestCall_ReturnsCauseOfContext(t *testing.T) {
 	initiator, target := pair(t)
 	why := errors.New("peer process exited")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -82,22 +82,22 @@ func TestCall_EndsWithTheReasonOfTheContext(t *testing.T) {
 	<-received
 }
 
-// slowEnd takes a second to end the calls on a connection.
-type slowEnd struct{ net.Conn }
+// slowConn takes a second to end the calls on a connection.
+type slowConn struct{ net.Conn }
 
-func (c slowEnd) SetDeadline(t time.Time) error {
+func (c slowConn) SetDeadline(t time.Time) error {
 	if !t.IsZero() {
 		time.Sleep(time.Second)
 	}
 	return c.Conn.SetDeadline(t)
 }
 
-// TestCall_AfterAContextThatEnded: a context that ends when the answer is there has nothing to do
+// TestCall_UsableAfterContextEnded: a context that ends when the answer is there has nothing to do
 // with the next call.
-func TestCall_AfterAContextThatEnded(t *testing.T) {
+func TestCall_UsableAfterContextEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		initiator, target := NewConn(slowEnd{a}), NewConn(b)
+		initiator, target := NewConn(slowConn{a}), NewConn(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan struct{})
 		go func() {
@@ -107,7 +107,7 @@ func TestCall_AfterAContextThatEnded(t *testing.T) {
 				assert.NoError(t, err)
 				cancel()
 				synctest.Wait() // the context has begun to end the call
-				assert.NoError(t, target.Answer(Reply{}, nil))
+				assert.NoError(t, target.Reply(Reply{}, nil))
 				time.Sleep(2 * time.Second) // what comes late comes within the next call
 			}
 		}()
@@ -120,7 +120,7 @@ func TestCall_AfterAContextThatEnded(t *testing.T) {
 	})
 }
 
-func TestCall_PeerGone(t *testing.T) {
+func TestCall_FailsIfPeerIsGone(t *testing.T) {
 	initiator, target := pair(t)
 	target.Close()
 	_, err := initiator.Call(t.Context(), Request{Verb: Hello})
@@ -174,7 +174,7 @@ func TestReceive_RefusesMalformedBytes(t *testing.T) {
 	}
 }
 
-func TestSend_RefusesWhatThePeerWouldRefuse(t *testing.T) {
+func TestSend_RejectsInvalidRequests(t *testing.T) {
 	initiator, _ := pair(t)
 	_, err := initiator.Call(t.Context(), Request{Verb: Connect, Layer: "ucp", Address: make([]byte, MaxPayload)})
 	assert.ErrorIs(t, err, ErrTooLong)
@@ -211,15 +211,15 @@ func TestRequest_Check(t *testing.T) {
 	}
 }
 
-// TestAsk_ALateReplyIsDropped: the target replies after the limit, and the connection goes on.
-func TestAsk_ALateReplyIsDropped(t *testing.T) {
+// TestCallWithin_DropsLateReply: the target replies after the limit, and the connection goes on.
+func TestCallWithin_DropsLateReply(t *testing.T) {
 	a, b, err := Pipe()
 	require.NoError(t, err)
 	initiator, target := NewConn(a), NewConn(b)
 	defer initiator.Close()
 	defer target.Close()
 	for range 2 {
-		_, err = initiator.Ask(t.Context(), Request{Verb: State, Layer: "ucp"}, time.Nanosecond)
+		_, err = initiator.CallWithin(t.Context(), Request{Verb: State, Layer: "ucp"}, time.Nanosecond)
 		require.Equal(t, ErrNoReply, err)
 	}
 	done := make(chan struct{})
@@ -228,7 +228,7 @@ func TestAsk_ALateReplyIsDropped(t *testing.T) {
 		defer close(done)
 		for i := range 4 {
 			_, err := target.Receive(0)
-			if !assert.NoError(t, err) || !assert.NoError(t, target.Answer(Reply{Value: uint64(i)}, nil)) {
+			if !assert.NoError(t, err) || !assert.NoError(t, target.Reply(Reply{Value: uint64(i)}, nil)) {
 				return
 			}
 		}
@@ -236,7 +236,7 @@ func TestAsk_ALateReplyIsDropped(t *testing.T) {
 	reply, err := initiator.Call(t.Context(), Request{Verb: Rest})
 	require.NoError(t, err)
 	assert.Equal(t, uint64(2), reply.Value)
-	reply, err = initiator.Ask(t.Context(), Request{Verb: State, Layer: "ucp"}, testenv.Watchdog)
+	reply, err = initiator.CallWithin(t.Context(), Request{Verb: State, Layer: "ucp"}, testenv.Watchdog)
 	require.NoError(t, err)
 	assert.Equal(t, uint64(3), reply.Value)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReady_SeesARequestAndTheEnd(t *testing.T) {
+func TestReady_ReportsRequestAndEnd(t *testing.T) {
 	a, b, err := Pipe()
 	require.NoError(t, err)
 	defer a.Close()
@@ -28,7 +28,7 @@ func TestReady_SeesARequestAndTheEnd(t *testing.T) {
 	assert.True(t, c.Ready(), "closed")
 }
 
-func TestReady_KnowsNothingOfOtherConnections(t *testing.T) {
+func TestReady_TrueWithoutSocket(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()

@@ -29,7 +29,7 @@ func sockets(t *testing.T) map[string]func() (a, b net.Conn) {
 	}
 }
 
-func TestWatch_SeesTheEndBehindData(t *testing.T) {
+func TestWatch_DetectsEndBehindData(t *testing.T) {
 	for name, pair := range sockets(t) {
 		t.Run(name, func(t *testing.T) {
 			a, b := pair()
@@ -73,7 +73,7 @@ func TestWatch_Stops(t *testing.T) {
 	}
 }
 
-func TestWatch_KnowsNothingOfOtherConnections(t *testing.T) {
+func TestWatch_DoesNothingWithoutSocket(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
 	stop, err := Watch(a, func() { t.Error("called") })

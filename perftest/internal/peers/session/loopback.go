@@ -14,7 +14,7 @@ import (
 // for transports that connect only within a worker.
 func NewLoopback(ctx context.Context, layers layer.Set) *Session {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Session{layers: layers, open: map[string]*end{}, ctx: ctx, release: cancel, interrupt: layer.NewInterrupt(ctx), loopback: true}
+	s := &Session{layers: layers, open: map[string]*side{}, ctx: ctx, release: cancel, interrupt: layer.NewInterrupt(ctx), loopback: true}
 	s.peer = loopback{s}
 	return s
 }
@@ -46,8 +46,8 @@ func (l loopback) Call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 	return reply, nil
 }
 
-// Ask implements caller. A loopback has no target with a state of its own.
-func (l loopback) Ask(ctx context.Context, r oob.Request, _ time.Duration) (oob.Reply, error) {
+// CallWithin implements caller. A loopback has no target with a state of its own.
+func (l loopback) CallWithin(ctx context.Context, r oob.Request, _ time.Duration) (oob.Reply, error) {
 	return oob.Reply{}, nil
 }
 

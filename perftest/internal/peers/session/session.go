@@ -25,7 +25,7 @@ const endTimeout = 10 * time.Second
 // caller is the way to the target: a connection, or a loopback.
 type caller interface {
 	Call(context.Context, oob.Request) (oob.Reply, error)
-	Ask(context.Context, oob.Request, time.Duration) (oob.Reply, error)
+	CallWithin(context.Context, oob.Request, time.Duration) (oob.Reply, error)
 	Close() error
 }
 
@@ -33,7 +33,7 @@ type caller interface {
 type Session struct {
 	peer      caller
 	layers    layer.Set
-	open      map[string]*end
+	open      map[string]*side
 	ctx       context.Context  // ends the waits of the layers
 	release   func()           // of ctx, and of the watch of the target
 	interrupt *layer.Interrupt // cancels ctx
@@ -43,8 +43,8 @@ type Session struct {
 	patience  time.Duration
 }
 
-// end is the initiator's side of one layer.
-type end struct {
+// side is the initiator's side of one layer.
+type side struct {
 	conn layer.Conn
 	// needsTarget: also one-sided operations complete only if the target makes progress.
 	needsTarget bool
@@ -65,7 +65,7 @@ type Options struct {
 // New sends hello over c, which the Session closes. The end of ctx, or of the target, also ends
 // waits of layers that are opened later.
 func New(ctx context.Context, c net.Conn, layers layer.Set, o Options) (*Session, error) {
-	s := &Session{peer: oob.NewConn(c), layers: layers, open: map[string]*end{}, beside: o.Beside, patience: o.Patience}
+	s := &Session{peer: oob.NewConn(c), layers: layers, open: map[string]*side{}, beside: o.Beside, patience: o.Patience}
 	if err := s.watch(ctx, c, o.Why); err != nil {
 		return nil, errors.Join(err, s.peer.Close())
 	}
@@ -168,7 +168,7 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	s.open[name] = &end{conn: c}
+	s.open[name] = &side{conn: c}
 	if err := s.join(ctx, name, c, p); err != nil {
 		return nil, fmt.Errorf("connect %s: %w", name, err)
 	}
@@ -218,7 +218,7 @@ func (s *Session) Interrupt() *layer.Interrupt { return s.interrupt }
 // TargetState returns what the target's side of a layer waits for. It returns ErrSilent if the
 // target does not reply within the limit; the session remains usable.
 func (s *Session) TargetState(ctx context.Context, name string, limit time.Duration) (string, error) {
-	r, err := s.peer.Ask(ctx, oob.Request{Verb: oob.State, Layer: name}, limit)
+	r, err := s.peer.CallWithin(ctx, oob.Request{Verb: oob.State, Layer: name}, limit)
 	if err == oob.ErrNoReply {
 		err = fmt.Errorf("%w within %v", ErrSilent, limit)
 	}

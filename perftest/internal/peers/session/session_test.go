@@ -46,7 +46,7 @@ func newSessionOf(t *testing.T, open layer.Opener) *Session {
 
 var params = oob.Params{Transport: "copy", MemLen: 8192}
 
-func TestOpen_FindsOutWhetherTheTargetIsNeeded(t *testing.T) {
+func TestOpen_DetectsWhetherTargetIsNeeded(t *testing.T) {
 	for _, c := range []struct {
 		fault layertest.Fault
 		want  bool
@@ -93,8 +93,8 @@ func (n noting) Part(s layer.Spec) (layer.Part, error) {
 	return n.Conn.Part(s)
 }
 
-// TestPrepare_TellsTheWholeSpec: both ends do the same operation.
-func TestPrepare_TellsTheWholeSpec(t *testing.T) {
+// TestPrepare_SendsTheWholeSpec: both ends do the same operation.
+func TestPrepare_SendsTheWholeSpec(t *testing.T) {
 	parts := make(chan layer.Spec, 1)
 	open := layertest.Opener(layertest.None)
 	s := newSessionOf(t, func(c layer.Config) (layer.Conn, error) {
@@ -137,7 +137,7 @@ func TestLoopback_IsItsOwnTarget(t *testing.T) {
 	assert.False(t, s.NeedsTarget("uct"))
 }
 
-func TestSession_EndsWithTheTarget(t *testing.T) {
+func TestSession_EndsWithTarget(t *testing.T) {
 	why := errors.New("a good reason")
 	for _, c := range []struct {
 		why  func() error
@@ -148,7 +148,7 @@ func TestSession_EndsWithTheTarget(t *testing.T) {
 		peer := oob.NewConn(b)
 		go func() {
 			_, _ = peer.Receive(0) // hello
-			_ = peer.Answer(oob.Reply{Value: 1}, nil)
+			_ = peer.Reply(oob.Reply{Value: 1}, nil)
 		}()
 		s, err := New(t.Context(), a, layertest.Set("uct"), Options{Beside: true, Why: c.why})
 		require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestSession_EndsWithTheTarget(t *testing.T) {
 	}
 }
 
-func TestNew_TellsWhyTheTargetIsGone(t *testing.T) {
+func TestNew_ReturnsReasonOfTargetsExit(t *testing.T) {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
@@ -183,8 +183,8 @@ func TestCheck_Stamp(t *testing.T) {
 	assert.ErrorContains(t, s.Check(t.Context(), "uct", 5, 100, &stamp), "a sequence number")
 }
 
-// TestExplain_AsksATargetThatIsThere waits for no time to pass: the target answers.
-func TestExplain_AsksATargetThatIsThere(t *testing.T) {
+// TestExplain_QueriesLivingTarget waits for no time to pass: the target answers.
+func TestExplain_QueriesLivingTarget(t *testing.T) {
 	s := newSession(t, layertest.None)
 	own := errors.New("no such thing")
 	assert.Equal(t, own, s.Explain(own))
@@ -218,7 +218,7 @@ func TestCall_WaitsForATargetOnThisHost(t *testing.T) {
 					return
 				}
 				time.Sleep(time.Hour)
-				_ = peer.Answer(oob.Reply{}, nil)
+				_ = peer.Reply(oob.Reply{}, nil)
 			}
 		}()
 		s, err := New(t.Context(), a, layertest.Set("uct"), Options{})
@@ -228,7 +228,7 @@ func TestCall_WaitsForATargetOnThisHost(t *testing.T) {
 	})
 }
 
-func TestCall_GivesUpOnAServerInTime(t *testing.T) {
+func TestCall_TimesOutOnSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		defer b.Close()

@@ -36,7 +36,7 @@ type Options struct {
 // Serve serves one initiator until it sends bye or disconnects, or until ctx ends. It closes c, which must be a socket.
 // It returns ErrDisconnected if the initiator closes the connection without bye.
 func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
-	s := &session{conn: oob.NewConn(c), layers: layers, ends: map[string]*end{}, ctx: ctx, beside: o.Beside}
+	s := &session{conn: oob.NewConn(c), layers: layers, sides: map[string]*side{}, ctx: ctx, beside: o.Beside}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
 	err := s.run(o.HelloTimeout)
@@ -50,11 +50,11 @@ func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
 type session struct {
 	conn    *oob.Conn
 	layers  layer.Set
-	ends    map[string]*end
+	sides   map[string]*side
 	ctx     context.Context // ends the session
 	beside  bool
-	driving *end // layer driven since the last request other than State; nil for none
-	driven  bool // since the last Drive was asked for, layers made progress
+	driving *side // layer driven since the last request other than State; nil for none
+	driven  bool  // since the last request to Drive, layers made progress
 }
 
 func (s *session) run(helloTimeout time.Duration) error {
@@ -68,7 +68,7 @@ func (s *session) run(helloTimeout time.Duration) error {
 	if first.Verb != oob.Hello {
 		return fmt.Errorf("%w: %s before hello", oob.ErrFrame, first.Verb)
 	}
-	if err := s.conn.Answer(oob.Reply{Value: uint64(os.Getpid())}, nil); err != nil {
+	if err := s.conn.Reply(oob.Reply{Value: uint64(os.Getpid())}, nil); err != nil {
 		return sessionError(err)
 	}
 	return s.serve()
@@ -85,14 +85,14 @@ func (s *session) serve() error {
 		if req.Verb != oob.State {
 			s.driven, s.driving = false, nil
 		}
-		if err := s.conn.Answer(reply, failure); err != nil {
+		if err := s.conn.Reply(reply, failure); err != nil {
 			return sessionError(err)
 		}
 		switch {
 		case req.Verb == oob.Bye:
 			return nil
 		case req.Verb == oob.Drive && failure == nil:
-			s.driving = s.ends[req.Layer]
+			s.driving = s.sides[req.Layer]
 		}
 		if s.driving == nil {
 			continue
@@ -116,7 +116,7 @@ const (
 )
 
 // drive makes progress until a request has arrived. If one arrives within the delay, it makes none.
-func (s *session) drive(e *end, delay time.Duration) error {
+func (s *session) drive(e *side, delay time.Duration) error {
 	if delay > 0 && s.conn.Await(delay) {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (s *session) drive(e *end, delay time.Duration) error {
 
 // napOf returns a function that sleeps until e may have work or a request has arrived, and reports whether one has. It
 // returns nil if e must poll.
-func (s *session) napOf(e *end) func() (asked bool, err error) {
+func (s *session) napOf(e *side) func() (asked bool, err error) {
 	if e.sleeper == nil {
 		return nil
 	}
@@ -193,12 +193,12 @@ func (s *session) handle(r oob.Request) (oob.Reply, error) {
 	case oob.Open:
 		return s.openLayer(r.Layer, *r.Params)
 	}
-	e, ok := s.ends[r.Layer]
+	e, ok := s.sides[r.Layer]
 	if !ok {
 		return oob.Reply{}, errors.New("layer is not open")
 	}
 	if r.Verb == oob.Close {
-		delete(s.ends, r.Layer)
+		delete(s.sides, r.Layer)
 		return oob.Reply{}, e.conn.Close()
 	}
 	return e.handle(r)
@@ -212,15 +212,15 @@ func one(b bool) uint64 {
 	return 0
 }
 
-// end is the target's side of one layer.
-type end struct {
+// side is the target's side of one layer.
+type side struct {
 	conn    layer.Conn
 	sleeper layer.Sleeper // conn, if it must sleep while it has no work; else nil
 	part    layer.Part    // part in the prepared operation; nil for none
 }
 
 // progress does the part of the target while the initiator measures.
-func (e *end) progress() (int, error) {
+func (e *side) progress() (int, error) {
 	if e.part != nil {
 		return e.part.Progress()
 	}
@@ -228,7 +228,7 @@ func (e *end) progress() (int, error) {
 }
 
 // handle serves the requests about an open layer.
-func (e *end) handle(r oob.Request) (oob.Reply, error) {
+func (e *side) handle(r oob.Request) (oob.Reply, error) {
 	switch r.Verb {
 	case oob.Connect:
 		return oob.Reply{}, e.conn.Connect(r.Address)
@@ -245,7 +245,7 @@ func (e *end) handle(r oob.Request) (oob.Reply, error) {
 	return Memory(e.conn.Memory(), r)
 }
 
-func (e *end) prepare(s *oob.Spec) (err error) {
+func (e *side) prepare(s *oob.Spec) (err error) {
 	local := e.conn.Local()
 	if s.Size > len(local) {
 		return fmt.Errorf("%d bytes of a memory of %d", s.Size, len(local))
@@ -258,7 +258,7 @@ func (e *end) prepare(s *oob.Spec) (err error) {
 	return err
 }
 
-func (e *end) finish() (oob.Reply, error) {
+func (e *side) finish() (oob.Reply, error) {
 	if e.part == nil {
 		return oob.Reply{}, errors.New("nothing was prepared")
 	}
@@ -288,9 +288,9 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	switch {
 	case !known:
 		return oob.Reply{}, fmt.Errorf("unknown layer; there are %v", s.layers.Names)
-	case s.ends[name] != nil:
+	case s.sides[name] != nil:
 		return oob.Reply{}, errors.New("layer is open already")
-	case len(s.ends) == maxLayers:
+	case len(s.sides) == maxLayers:
 		return oob.Reply{}, fmt.Errorf("at most %d layers", maxLayers)
 	}
 	c, err := open(layer.Config{
@@ -300,7 +300,7 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	if err != nil {
 		return oob.Reply{}, err
 	}
-	e := &end{conn: c}
+	e := &side{conn: c}
 	if p.Sleep {
 		if e.sleeper, _ = c.(layer.Sleeper); e.sleeper == nil {
 			return oob.Reply{}, errors.Join(errors.New("the layer cannot sleep"), c.Close())
@@ -310,7 +310,7 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	if err != nil {
 		return oob.Reply{}, errors.Join(err, c.Close())
 	}
-	s.ends[name] = e
+	s.sides[name] = e
 	return oob.Reply{Address: addr}, nil
 }
 
@@ -355,7 +355,7 @@ func check(mem []byte, seed uint64, n int, stamp *byte) error {
 // close closes the layers that the initiator left open, in any order: layers do not share objects.
 func (s *session) close() error {
 	errs := []error{s.conn.Close()}
-	for _, e := range s.ends {
+	for _, e := range s.sides {
 		errs = append(errs, e.conn.Close())
 	}
 	return errors.Join(errs...)

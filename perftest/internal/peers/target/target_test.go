@@ -78,7 +78,7 @@ func TestServe_RefusesWhatMakesNoSense(t *testing.T) {
 	assert.NoError(t, <-ended)
 }
 
-func TestServe_AnswersWithValues(t *testing.T) {
+func TestServe_RepliesWithValues(t *testing.T) {
 	c, ended := serve(t.Context(), t, layertest.None)
 	hello, err := c.Call(t.Context(), oob.Request{Verb: oob.Hello})
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestServe_WantsHelloFirst(t *testing.T) {
 	assert.ErrorIs(t, <-ended, oob.ErrFrame)
 }
 
-func TestServe_EndsWithItsContext(t *testing.T) {
+func TestServe_EndsWithContext(t *testing.T) {
 	why := errors.New("signal")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c, ended := serve(ctx, t, layertest.None)
@@ -112,7 +112,7 @@ func TestServe_EndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, <-ended, why)
 }
 
-func TestServe_GivesUpOnASilentPeer(t *testing.T) {
+func TestServe_TimesOutOnSilentPeer(t *testing.T) {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
 	defer a.Close()

@@ -112,7 +112,7 @@ func TestProbe_CountsSystemCallsExactly(t *testing.T) {
 	assert.Zero(t, all[Peer])
 }
 
-func TestProbe_NothingIsCountedWhereNothingHappens(t *testing.T) {
+func TestProbe_CountsNothingWithoutEvents(t *testing.T) {
 	p := open(t)
 	sum := 0
 	all := counted(t, p, Watch{Thread: ownThread}, func() {
@@ -125,7 +125,7 @@ func TestProbe_NothingIsCountedWhereNothingHappens(t *testing.T) {
 	assert.Zero(t, all[Peer])
 }
 
-func TestProbe_TheThreadIsNotTheRestOfItsProcess(t *testing.T) {
+func TestProbe_SeparatesCallerFromRest(t *testing.T) {
 	p := open(t)
 	ask, answer := make(chan bool), make(chan bool)
 	go func() {
@@ -150,7 +150,7 @@ func TestProbe_TheThreadIsNotTheRestOfItsProcess(t *testing.T) {
 	assert.Equal(t, uint64(300), all[Rest].Calls[unix.SYS_GETPPID])
 }
 
-func TestProbe_OtherProcessesAreLeftOut(t *testing.T) {
+func TestProbe_DoesNotCountOtherProcesses(t *testing.T) {
 	p := open(t)
 	c := testenv.StartChild(t, childEnv)
 	all := counted(t, p, Watch{Thread: ownThread, Process: os.Getpid()}, func() { c.Work(t) })
@@ -214,9 +214,9 @@ func TestProbe_Packets(t *testing.T) {
 	assert.GreaterOrEqual(t, all[Caller].Events[Transmits], uint64(n))
 }
 
-// TestProbe_CloseLeavesNothing looks for descriptors and mappings, as nothing else
+// TestProbe_CloseReleasesEverything looks for descriptors and mappings, as nothing else
 // keeps a program or a map: none is pinned.
-func TestProbe_CloseLeavesNothing(t *testing.T) {
+func TestProbe_CloseReleasesEverything(t *testing.T) {
 	p := open(t)
 	require.NotEmpty(t, bpfObjects(t), "this test looks in the right place")
 	p.Start(Watch{Process: os.Getpid()})

@@ -58,7 +58,7 @@ func ownNamespace() (namespace, error) {
 
 // program returns the program that counts an event; callEvent counts by system call number.
 func program(event int, ns namespace, gate, counts *ebpf.Map) asm.Instructions {
-	all := whoRuns(ns)
+	all := loadIDs(ns)
 	all = append(all, groupOf(gate)...)
 	if event == callEvent {
 		all = append(all, callNumber()...)
@@ -68,8 +68,8 @@ func program(event int, ns namespace, gate, counts *ebpf.Map) asm.Instructions {
 	return append(all, addOne(counts)...)
 }
 
-// whoRuns stores the context in R6, the thread id in R7 and the process id in R9.
-func whoRuns(ns namespace) asm.Instructions {
+// loadIDs stores the context in R6, the thread id in R7 and the process id in R9.
+func loadIDs(ns namespace) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadImm(asm.R1, int64(ns.dev), asm.DWord),

@@ -131,7 +131,7 @@ func TestCounter_TheTarget(t *testing.T) {
 	}
 }
 
-func TestCounter_RusageDoesNotSeeTheTarget(t *testing.T) {
+func TestCounter_RusageDoesNotCountTarget(t *testing.T) {
 	peer := testenv.StartChild(t, childEnv)
 	r := count(t, open(t, "rusage", peer.Process.Pid), 1, func() { peer.Work(t) })
 	assert.Equal(t, &result.Usage{}, r.Target)
@@ -160,7 +160,7 @@ func TestCounter_TheRestOfTheProcess(t *testing.T) {
 	<-answer
 }
 
-func TestOpen_FallsBackAndSaysWhy(t *testing.T) {
+func TestOpen_FallsBackWithReason(t *testing.T) {
 	saved := sources
 	defer func() { sources = saved }()
 	sources = append(sources[:0:0], saved...)

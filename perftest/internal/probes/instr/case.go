@@ -54,17 +54,17 @@ const (
 	Rndv     // send to a posted receive [then deliver it]
 	RndvRecv // [post a receive, send to it, then] the progress that fetches the data
 	RndvDone // [post a receive, send to it, fetch the data, then] the sender's progress that completes the send
-	opEnd
+	numOps
 )
 
-var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "poll_tx", "poll_rx", "put_zcopy", "get_zcopy",
+var opNames = [numOps]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "poll_tx", "poll_rx", "put_zcopy", "get_zcopy",
 	"put_window", "get_window", "fadd_window",
 	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept",
 	"rndv", "rndv_recv", "rndv_done"}
 
 // String returns the name in tables, flags and files.
 func (o Op) String() string {
-	if o < opEnd {
+	if o < numOps {
 		return opNames[o]
 	}
 	return fmt.Sprintf("Op(%d)", uint8(o))

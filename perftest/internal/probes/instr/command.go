@@ -28,7 +28,7 @@ const (
 
 // defaultOps are all operations except windows, which take a hundred times as long.
 func defaultOps() (names []string) {
-	for op := range opEnd {
+	for op := range numOps {
 		if !op.windowed() {
 			names = append(names, op.String())
 		}

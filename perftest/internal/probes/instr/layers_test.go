@@ -15,7 +15,7 @@ import (
 
 // allOps are the operations in the order of the report.
 func allOps() (ops []Op) {
-	for op := range opEnd {
+	for op := range numOps {
 		ops = append(ops, op)
 	}
 	return ops

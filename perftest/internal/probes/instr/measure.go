@@ -63,14 +63,14 @@ func (m *measurer) measure(ctx context.Context, j job) (*Measurement, error) {
 	err := note(replies, res.Results)
 	if failed != nil || err != nil {
 		failed = cmp.Or(failed, err)
-		res.Results = whole(res.Results, replies, j.Reps)
+		res.Results = completed(res.Results, replies, j.Reps)
 		res.Incomplete = cmp.Or(context.Cause(ctx), failed).Error()
 	}
 	return res, failed
 }
 
-// whole returns the results before the first case that was neither complete nor skipped by the child.
-func whole(results []Result, skips []skipped, reps int) []Result {
+// completed returns the results before the first case that was neither complete nor skipped by the child.
+func completed(results []Result, skips []skipped, reps int) []Result {
 	for i, r := range results {
 		refused := slices.ContainsFunc(skips, func(s skipped) bool { return s.Case == i })
 		if r.Sample.Reps+r.Sample.Interrupted < reps && !refused {

@@ -95,8 +95,8 @@ func TestMeasure_ChildFails(t *testing.T) {
 	}
 }
 
-// TestMeasure_EndsEarly: cases that were counted to their end are there.
-func TestMeasure_EndsEarly(t *testing.T) {
+// TestMeasure_ReturnsCompletedCases: cases that were counted to their end are there.
+func TestMeasure_ReturnsCompletedCases(t *testing.T) {
 	t.Setenv(standinEnv, "")
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -14,17 +14,17 @@ const (
 	UCT                 // the transport
 	UCP                 // ucp and its wireup
 	harness             // perftest: not counted
-	partEnd
+	numParts
 )
 
 // services marks packages that work for their callers: the standard library, ucs and internal.
-const services = partEnd
+const services = numParts
 
-var partNames = [partEnd]string{"device", "verbs", "averbs", "uct", "ucp", "harness"}
+var partNames = [numParts]string{"device", "verbs", "averbs", "uct", "ucp", "harness"}
 
 // String returns the name in lower case.
 func (p Part) String() string {
-	if p < partEnd {
+	if p < numParts {
 		return partNames[p]
 	}
 	return "services"

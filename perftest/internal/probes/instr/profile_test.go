@@ -181,7 +181,7 @@ func TestProfile_TotalsDoNotDependOnDetail(t *testing.T) {
 			if d == ByPart {
 				want = p
 			}
-			for part := range partEnd {
+			for part := range numParts {
 				assert.Equal(t, want.Part(part), p.Part(part), "%v", part)
 			}
 		}

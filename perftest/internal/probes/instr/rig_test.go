@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestPolls_TakeTheirTime: what others have to do for a handshake may take a busy machine long,
+// TestPolls_WaitUntilPatienceEnds: what others have to do for a handshake may take a busy machine long,
 // and no number of polls bounds it; a hang ends.
-func TestPolls_TakeTheirTime(t *testing.T) {
+func TestPolls_WaitUntilPatienceEnds(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and a great many looks at the clock")
 	synctest.Test(t, func(t *testing.T) {
 		start, done := time.Now(), false

@@ -41,10 +41,10 @@ func (t *tagMessages) steps(r *ucpRig, op Op) steps {
 	case TagRecv, RndvRecv:
 		return steps{before: inTurn(r.change, post, send), op: fill, after: after}
 	case RndvDone:
-		got := func() error { return t.got(r) }
+		got := func() error { return t.waitReceived(r) }
 		return steps{before: inTurn(r.change, post, send, got), op: r.progressOnce, after: after}
 	}
-	return steps{before: inTurn(r.change, send, func() error { return t.kept(r) }), op: post, after: after}
+	return steps{before: inTurn(r.change, send, func() error { return t.waitUnexpected(r) }), op: post, after: after}
 }
 
 // inTurn runs each of fs, until the first error.
@@ -79,8 +79,8 @@ func (t *tagMessages) fill(r *ucpRig) error {
 	return nil
 }
 
-// got waits for the completion of the receive, without progress of the sender.
-func (t *tagMessages) got(r *ucpRig) error {
+// waitReceived waits for the completion of the receive, without progress of the sender.
+func (t *tagMessages) waitReceived(r *ucpRig) error {
 	for range polls {
 		if t.recv.Done() {
 			return nil
@@ -92,8 +92,8 @@ func (t *tagMessages) got(r *ucpRig) error {
 	return errStuck
 }
 
-// kept waits until the message is in the unexpected queue of the far side.
-func (t *tagMessages) kept(r *ucpRig) error {
+// waitUnexpected waits until the message is in the unexpected queue of the far side.
+func (t *tagMessages) waitUnexpected(r *ucpRig) error {
 	for range polls {
 		if _, _, ok := r.peer.TagProbe(aTag, exactly, false); ok {
 			return nil

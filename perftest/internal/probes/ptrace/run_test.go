@@ -148,7 +148,7 @@ func TestRun_OtherThreadsRunFromSyscallOn(t *testing.T) {
 	}
 }
 
-func TestRun_SignalWaitsForTheEnd(t *testing.T) {
+func TestRun_DelaysSignalToEndOfWindow(t *testing.T) {
 	windows, err := trace(t, "signal", 0)
 	require.NoError(t, err)
 	require.Len(t, windows, 3)

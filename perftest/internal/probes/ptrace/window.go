@@ -65,7 +65,7 @@ func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err 
 	pc := regs.pc()
 	for range t.maxSteps {
 		if pc == t.trapPC {
-			return t.leave(tid, regs)
+			return t.skipEndMark(tid, regs)
 		}
 		t.steps = append(t.steps, Step{PC: pc, SP: regs.sp()})
 		if err := t.pass(tid, pc, regs, w); err != nil {
@@ -91,8 +91,8 @@ func (t *tracer) pass(tid int, pc uint64, regs *registers, w *Window) error {
 	return t.stepAny(tid, regs)
 }
 
-// leave moves the thread behind the trap of the end mark, so that it does not execute it.
-func (t *tracer) leave(tid int, regs *registers) (dropped bool, err error) {
+// skipEndMark moves the thread behind the trap of the end mark, so that it does not execute it.
+func (t *tracer) skipEndMark(tid int, regs *registers) (dropped bool, err error) {
 	code, _ := regs.marks()
 	if code&beginMark != 0 {
 		return false, errors.New("traced child: Begin within a window")

@@ -64,7 +64,7 @@ func TestNew_QuietAndEmptyWriteNothing(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-func TestBar_EndsBeforeAllSteps(t *testing.T) {
+func TestBar_CloseBeforeAllSteps(t *testing.T) {
 	var b bytes.Buffer
 	m := newBar(&b, 10)
 	m.Step("put_lat", 8)
@@ -78,7 +78,7 @@ func TestString_WithoutASize(t *testing.T) {
 	assert.Equal(t, " 25% Static, 4 threads", m.String())
 }
 
-func TestStep_DoesNotAllocateWhileThePlaceStays(t *testing.T) {
+func TestStep_DoesNotAllocateInOneCell(t *testing.T) {
 	m := newMeter(10)
 	m.Step("put_lat", 8)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { m.Step("put_lat", 8) }))

@@ -153,7 +153,7 @@ func SizeList(f *pflag.FlagSet, to *[]int, most int, name, letter string, value 
 // list implements pflag.Value and pflag.SliceValue.
 type list struct {
 	to    *[]int
-	given bool
+	set   bool
 	parse func(string) ([]int, error)
 }
 
@@ -165,10 +165,10 @@ func (l *list) Set(text string) error {
 	switch {
 	case err != nil:
 		return err
-	case l.given:
+	case l.set:
 		*l.to = append(*l.to, numbers...)
 	default:
-		*l.to, l.given = numbers, true
+		*l.to, l.set = numbers, true
 	}
 	return nil
 }

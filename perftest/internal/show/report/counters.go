@@ -16,9 +16,9 @@ import (
 
 // usageRow contains the events of the threads of one kind in one record.
 type usageRow struct {
-	rec   *result.Record
-	who   string
-	usage result.Usage
+	rec     *result.Record
+	threads string
+	usage   result.Usage
 }
 
 const (
@@ -48,7 +48,7 @@ func writeCounters(w io.Writer, format string, run result.Run, records []result.
 		{Title: "Test", Value: func(r usageRow) any { return r.rec.Test }},
 		{Title: "Size", Value: func(r usageRow) any { return r.rec.Size }, Text: func(v any) string { return sizeText(v.(int)) }},
 		{Title: "Layer", Value: func(r usageRow) any { return r.rec.Layer }},
-		{Title: "Threads", Value: func(r usageRow) any { return r.who }},
+		{Title: "Threads", Value: func(r usageRow) any { return r.threads }},
 	}
 	for _, event := range countedEvents(records) {
 		s.Columns = append(s.Columns, sheet.Column[usageRow]{Title: eventTitles[event],

@@ -221,7 +221,7 @@ func TestArticle(t *testing.T) {
 
 func wideEnough(grid) bool { return true }
 
-func TestGrid_RowsOfALayerThatComesLate(t *testing.T) {
+func TestGrid_RowsOfALayerWithFewerTests(t *testing.T) {
 	mr := rate("uct", 8, "")
 	g := grids(result.Settings{Layers: []string{"verbs", "uct"}}, []result.Record{mr, latency("verbs", 8, 1, "")}, wideEnough)[0]
 	assert.Equal(t, []key{{8, "rc", "verbs"}, {8, "rc", "uct"}}, g.keys())

@@ -190,8 +190,8 @@ func TestWrite_CSVNamesAreTheJSONNames(t *testing.T) {
 	}
 }
 
-// TestWrite_TextSaysOnlyWhatWasRun checks the forms for people on subsets.
-func TestWrite_TextSaysOnlyWhatWasRun(t *testing.T) {
+// TestWrite_TextMentionsOnlyTestsThatRan checks the forms for people on subsets.
+func TestWrite_TextMentionsOnlyTestsThatRan(t *testing.T) {
 	for _, format := range []string{"table", "md"} {
 		t.Run(format, func(t *testing.T) {
 			var b bytes.Buffer

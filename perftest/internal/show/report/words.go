@@ -79,9 +79,9 @@ func added(r *result.Record, named bool) string {
 	case ns < least:
 		return fmt.Sprintf("%s adds less than 1 ns%s over %s", upper, prefixed(" to", what), lower)
 	case r.OverNS < 0:
-		return fmt.Sprintf("%s is %s ns (%s to %s), %.0f %%, faster than %s%s", upper, whole(ns), whole(-r.OverHiNS), whole(-r.OverLoNS), pct, lower, prefixed(" in", what))
+		return fmt.Sprintf("%s is %s ns (%s to %s), %.0f %%, faster than %s%s", upper, formatWhole(ns), formatWhole(-r.OverHiNS), formatWhole(-r.OverLoNS), pct, lower, prefixed(" in", what))
 	}
-	return fmt.Sprintf("%s adds %s ns (%s to %s), %.0f %%,%s over %s", upper, whole(ns), whole(r.OverLoNS), whole(r.OverHiNS), pct, prefixed(" to", what), lower)
+	return fmt.Sprintf("%s adds %s ns (%s to %s), %.0f %%,%s over %s", upper, formatWhole(ns), formatWhole(r.OverLoNS), formatWhole(r.OverHiNS), pct, prefixed(" to", what), lower)
 }
 
 // written returns the name of a layer in text: "verbs" and "averbs" are not abbreviations, and ucp-resolve is a variant
@@ -101,8 +101,8 @@ func prefixed(word, text string) string {
 	return word + text
 }
 
-// whole formats nanoseconds without insignificant digits.
-func whole(ns float64) string {
+// formatWhole formats nanoseconds without insignificant digits.
+func formatWhole(ns float64) string {
 	if math.Abs(ns) < 9.95 {
 		return fmt.Sprintf("%.1f", ns)
 	}

@@ -96,7 +96,7 @@ func (s *Sheet[R]) drawn(w io.Writer, width int) error {
 		body = s.fold(columns, width)
 	}
 	framed := *s
-	if left := s.leftOut(columns); left != "" {
+	if left := s.omitted(columns); left != "" {
 		framed.Legend = strings.TrimPrefix(s.Legend+"\n"+left, "\n")
 	}
 	return framed.framed(w, body, wrap)
@@ -107,8 +107,8 @@ func (s *Sheet[R]) titled() []Column[R] {
 	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column[R]) bool { return c.Title == "" })
 }
 
-// leftOut lists the columns that are not shown.
-func (s *Sheet[R]) leftOut(shown []Column[R]) string {
+// omitted lists the columns that are not shown.
+func (s *Sheet[R]) omitted(shown []Column[R]) string {
 	if len(shown) == len(s.titled()) {
 		return ""
 	}

@@ -80,7 +80,7 @@ func TestDraw_AloneNamesNoOtherFormat(t *testing.T) {
 	assert.NotContains(t, out.String(), "csv")
 }
 
-func TestDraw_RankZeroStaysHoweverNarrow(t *testing.T) {
+func TestDraw_NeverOmitsRankZero(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, wide(12, -9).drawn(&out, 40))
 	assert.Contains(t, out.String(), "Column 11")

@@ -186,12 +186,12 @@ func (c *Cluster) Prepare(program Program) (err error) {
 	for _, t := range left {
 		t.stop()
 	}
-	c.settle()
+	c.finishOutstanding()
 	return err
 }
 
-// settle makes the workers finish outstanding work: acknowledgements of handshakes.
-func (c *Cluster) settle() {
+// finishOutstanding makes the workers finish outstanding work: acknowledgements of handshakes.
+func (c *Cluster) finishOutstanding() {
 	defer c.model.Enter(nil)
 	for quiet := 0; quiet < looks; quiet++ {
 		for _, r := range c.ranks {

@@ -177,7 +177,7 @@ func (o *options) spinning(ctx context.Context, cmd *cobra.Command, r *comparer,
 		return nil, err
 	}
 	defer stop()
-	r.told = newListener(os.Stderr, o.quiet, o.plan, len(cases))
+	r.listener = newListener(os.Stderr, o.quiet, o.plan, len(cases))
 	for _, c := range cases {
 		more, err := r.compare(ctx, c)
 		if err != nil {

@@ -37,24 +37,24 @@ type comparer struct {
 	plan      plan
 	ucx, ours side
 	// probe measures the time in which a cache line moves between the CPUs, in nanoseconds one way.
-	probe func() (float64, error)
-	told  listener
+	probe    func() (float64, error)
+	listener listener
 }
 
 // compare runs pairs until enough pairs of one phase have been measured, or the limit of tries is
 // reached. The rows contain failures; the error is that of the context.
 func (r *comparer) compare(ctx context.Context, c Case) ([]Row, error) {
-	r.told.begin(c)
+	r.listener.begin(c)
 	pairs, err := r.pairs(ctx, c)
 	if cause := context.Cause(ctx); cause != nil {
-		r.told.end(nil)
+		r.listener.end(nil)
 		return nil, cause
 	}
 	if errors.Is(err, bench.ErrData) {
 		pairs = nil // the speed of a program that moves wrong data does not count
 	}
 	rows := summarize(c, pairs, err)
-	r.told.end(rows)
+	r.listener.end(rows)
 	return rows, nil
 }
 
@@ -73,7 +73,7 @@ func (r *comparer) pairs(ctx context.Context, c Case) (all []Pair, err error) {
 			return all, err
 		}
 		all = append(all, p)
-		r.told.pair(c, all)
+		r.listener.pair(c, all)
 	}
 	return all, nil
 }

@@ -47,13 +47,13 @@ func newComparer(ucx, ours side, probes ...float64) *comparer {
 			n++
 			return probes[min(n, len(probes))-1], nil
 		},
-		told: silent{},
+		listener: silent{},
 	}
 }
 
 var twoSided = Case{Name: "sm", Test: "am_lat", Size: 8, Metric: Time, Goal: 1}
 
-func TestCompare_TakesTurnsWithProbesBetween(t *testing.T) {
+func TestCompare_AlternatesRunsAndProbes(t *testing.T) {
 	var log []string
 	ucx := &script{ns: []float64{100}, log: &log, name: "ucx"}
 	ours := &script{ns: []float64{50}, log: &log, name: "ours"}
@@ -111,7 +111,7 @@ func TestCompare_FillsARowInEveryPhase(t *testing.T) {
 	assert.Equal(t, []int{3, 2}, []int{len(rows[0].Pairs), len(rows[1].Pairs)}, "until one has enough")
 }
 
-func TestCompare_GivesUpOnAMachineThatMovesAllTheTime(t *testing.T) {
+func TestCompare_StopsIfAllPairsAreMoved(t *testing.T) {
 	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}})
 	n := 0
 	r.probe = func() (float64, error) { n++; return float64(50 + 250*(n%2)), nil }
@@ -123,7 +123,7 @@ func TestCompare_GivesUpOnAMachineThatMovesAllTheTime(t *testing.T) {
 	assert.InDelta(t, 0.5, rows[0].Ratio.Median, 1e-9)
 }
 
-func TestCompare_FailureKeepsWhatWasMeasured(t *testing.T) {
+func TestCompare_FailureKeepsEarlierPairs(t *testing.T) {
 	broken := errors.New("no such layout")
 	r := newComparer(&script{ns: []float64{100, 100}, fail: broken}, &script{ns: []float64{50}}, 50)
 	rows, err := r.compare(t.Context(), twoSided)
@@ -145,7 +145,7 @@ func TestCompare_FailureKeepsWhatWasMeasured(t *testing.T) {
 }
 
 // Pairs of a side that then moves wrong data are no result.
-func TestCompare_WrongDataKeepsNothing(t *testing.T) {
+func TestCompare_WrongDataDropsAllPairs(t *testing.T) {
 	_, err := exec.Command("sh", "-c", "exit 3").Output()
 	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50, 50}, fail: oursFailed(err)}, 50)
 	rows, err := r.compare(t.Context(), twoSided)
@@ -164,11 +164,11 @@ type enough struct {
 
 func (e enough) pair(Case, []Pair) { e.cancel() }
 
-func TestCompare_EndsWithTheContext(t *testing.T) {
+func TestCompare_EndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 50)
-	r.told = enough{cancel: func() { cancel(why) }}
+	r.listener = enough{cancel: func() { cancel(why) }}
 	_, err := r.compare(ctx, twoSided)
 	assert.ErrorIs(t, err, why)
 }

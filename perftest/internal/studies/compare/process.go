@@ -39,7 +39,7 @@ func newProcess(ctx context.Context, path string, args ...string) *process {
 func (p *process) start(ctx context.Context) error {
 	err := p.cmd.Start()
 	if err != nil && ctx.Err() != nil {
-		return p.ended(ctx)
+		return p.exitError(ctx)
 	}
 	return err
 }
@@ -52,7 +52,7 @@ func (p *process) wait(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return p.ended(ctx)
+		return p.exitError(ctx)
 	}
 	// UCX writes its errors to the standard output.
 	if said := tail(p.stderr.String() + p.stdout.String()); said != "" {
@@ -69,7 +69,7 @@ func (p *process) run(ctx context.Context) error {
 	return p.wait(ctx)
 }
 
-func (p *process) ended(ctx context.Context) error {
+func (p *process) exitError(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", p.name(), context.Cause(ctx))
 }
 

@@ -38,7 +38,7 @@ func spinner(t *testing.T, cpu string) (cmd *exec.Cmd, stdin io.Closer) {
 	return cmd, stdin
 }
 
-func TestSpin_EndsWithItsParent(t *testing.T) {
+func TestSpin_ExitsWithParent(t *testing.T) {
 	cmd, stdin := spinner(t, "0")
 	require.NoError(t, stdin.Close())
 	assert.NoError(t, cmd.Wait())

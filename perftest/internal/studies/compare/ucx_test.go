@@ -124,7 +124,7 @@ func TestUCX_LoopbackIsOneProcess(t *testing.T) {
 	assert.InDelta(t, 10, ns, 1e-9)
 }
 
-func TestUCX_FailureSaysWhatTheProgramSaid(t *testing.T) {
+func TestUCX_ErrorContainsProgramOutput(t *testing.T) {
 	for _, role := range []string{roleServer, roleClient} {
 		_, err := newUCX(t, role, time.Minute).run(t.Context(), Case{UCX: posix.on("am_lat")}, 1000)
 		require.ErrorContains(t, err, "exit status 7: UCX ERROR for the test", role)
@@ -147,8 +147,8 @@ func TestUCX_TimeLimit(t *testing.T) {
 	}
 }
 
-// TestProcess_EndsWithTheContext waits until the child says that it runs.
-func TestProcess_EndsWithTheContext(t *testing.T) {
+// TestProcess_EndsWithContext waits until the child says that it runs.
+func TestProcess_EndsWithContext(t *testing.T) {
 	t.Setenv(roleVar, roleHang)
 	self, err := os.Executable()
 	require.NoError(t, err)

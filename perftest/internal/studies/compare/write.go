@@ -112,7 +112,7 @@ var columns = []sheet.Column[record]{
 	{Title: "Ratio range", Right: true, Rank: 3, Value: func(r record) any { return r.row.shown(fmt.Sprintf("%.2f..%.2f", r.Ratio.Min, r.Ratio.Max)) }},
 	{Title: "Best", Right: true, Value: func(r record) any { return r.row.shown(fmt.Sprintf("%.2f", r.Best)) }},
 	{Title: "Goal", Right: true, Value: func(r record) any { return r.Unit.goalText(r.Goal) }},
-	{Title: "Met", Rank: 1, Value: func(r record) any { return r.row.met() }},
+	{Title: "Met", Rank: 1, Value: func(r record) any { return r.row.reachedText() }},
 	{Title: "Pairs", Right: true, Rank: 1, Value: func(r record) any { return fmt.Sprintf("%d/%d", len(r.Pairs), len(r.Pairs)+len(r.Moved)) }},
 	{Name: "pairs", Value: func(r record) any { return len(r.Pairs) }},
 	{Name: "moved", Value: func(r record) any { return len(r.Moved) }},
@@ -140,8 +140,8 @@ func (r *Row) phaseText() string {
 	return string(r.Phase)
 }
 
-// met returns whether the goal is reached, if that is known.
-func (r *Row) met() string {
+// reachedText returns whether the goal is reached, if that is known.
+func (r *Row) reachedText() string {
 	switch {
 	case len(r.Pairs) == 0 || r.Phase == Moved:
 		return "-"

@@ -126,8 +126,8 @@ func (o *once) Measure(ctx context.Context, q mlx5.Config, c msgrate.Config) (ms
 	return o.Measurer.Measure(ctx, q, c)
 }
 
-// TestRun_EndsEarly: the rows that were measured are there.
-func TestRun_EndsEarly(t *testing.T) {
+// TestRun_ReturnsMeasuredRowsAfterError: the rows that were measured are there.
+func TestRun_ReturnsMeasuredRowsAfterError(t *testing.T) {
 	s := Study{Base: msgrate.Config{Messages: 64, Postlist: 1, Unsignaled: 1}, Categories: []endpoint.Category{endpoint.Static, endpoint.Dynamic},
 		Threads: []int{1}, Rounds: 3}
 	rows, err := s.Run(t.Context(), &once{Measurer: msgrate.On{Rig: &msgrate.RealTime{Fabric: softhca.FabricLoop}}}, nil)

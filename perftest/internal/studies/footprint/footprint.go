@@ -132,9 +132,9 @@ func endpoints(tl string, n int) (r Row, err error) {
 	if err != nil {
 		return r, err
 	}
-	var ends [2]end
+	var ends [2]side
 	for i := range ends {
-		if ends[i], err = openEnd(c, tl, &undo); err != nil {
+		if ends[i], err = openSide(c, tl, &undo); err != nil {
 			return r, err
 		}
 	}
@@ -159,13 +159,13 @@ func endpoints(tl string, n int) (r Row, err error) {
 		QPBytes: now.Bytes.QPs - start.Bytes.QPs, Bytes: now.Bytes.Total() - start.Bytes.Total()}, nil
 }
 
-// end is an interface on a memory domain of its own.
-type end struct {
+// side is an interface on a memory domain of its own.
+type side struct {
 	md    *ib.MD
 	iface uct.Iface
 }
 
-func openEnd(c uct.Component, tl string, undo *cleanup.Stack) (e end, err error) {
+func openSide(c uct.Component, tl string, undo *cleanup.Stack) (e side, err error) {
 	all, err := c.MDs()
 	if err != nil {
 		return e, err
@@ -192,13 +192,13 @@ func openEnd(c uct.Component, tl string, undo *cleanup.Stack) (e end, err error)
 }
 
 // resources returns the resources of the domain; the software HCA counts them.
-func (e end) resources() verbs.Resources {
+func (e side) resources() verbs.Resources {
 	r, _ := e.md.Context().Resources()
 	return r
 }
 
 // connect opens an endpoint of near to peer, or to the interface of far if peer is nil.
-func connect(near, far end, peer uct.EP) (uct.EP, error) {
+func connect(near, far side, peer uct.EP) (uct.EP, error) {
 	addr := far.iface.Ext().Address
 	if peer == nil {
 		return near.iface.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)})

@@ -14,10 +14,10 @@ import (
 
 // Outcome is the result of a step.
 type Outcome struct {
-	Name   string
-	Took   time.Duration
-	Detail string // observations
-	Err    error  // nil if the step passed, or was skipped
+	Name     string
+	Duration time.Duration
+	Detail   string // observations
+	Err      error  // nil if the step passed, or was skipped
 	// Skipped is the reason why the step was not run; empty if it was run.
 	Skipped string
 }
@@ -41,11 +41,11 @@ func (r *Report) Write(w io.Writer) error {
 	for _, o := range r.Outcomes {
 		switch {
 		case o.Err != nil:
-			fmt.Fprintf(&b, "FAIL  %-28s %10s  %s\n", o.Name, o.Took.Round(time.Microsecond), strings.ReplaceAll(o.Err.Error(), "\n", "; "))
+			fmt.Fprintf(&b, "FAIL  %-28s %10s  %s\n", o.Name, o.Duration.Round(time.Microsecond), strings.ReplaceAll(o.Err.Error(), "\n", "; "))
 		case o.Skipped != "":
 			fmt.Fprintf(&b, "skip  %-28s %10s  %s\n", o.Name, "", o.Skipped)
 		default:
-			fmt.Fprintf(&b, "ok    %-28s %10s  %s\n", o.Name, o.Took.Round(time.Microsecond), o.Detail)
+			fmt.Fprintf(&b, "ok    %-28s %10s  %s\n", o.Name, o.Duration.Round(time.Microsecond), o.Detail)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -96,7 +96,7 @@ func Run(ctx context.Context, dev *verbs.Device, cfg Config) (*Report, error) {
 		}
 		start := time.Now()
 		o.Detail, o.Err = s.run(r)
-		o.Took = time.Since(start)
+		o.Duration = time.Since(start)
 		if errors.Is(o.Err, ucs.ErrUnsupported) {
 			o.Skipped, o.Err = o.Err.Error(), nil
 		}
@@ -105,6 +105,6 @@ func Run(ctx context.Context, dev *verbs.Device, cfg Config) (*Report, error) {
 	}
 	start := time.Now()
 	err := r.undo.Run()
-	report.Outcomes = append(report.Outcomes, Outcome{Name: "destroy everything", Took: time.Since(start), Err: err})
+	report.Outcomes = append(report.Outcomes, Outcome{Name: "destroy everything", Duration: time.Since(start), Err: err})
 	return report, nil
 }

@@ -94,7 +94,7 @@ func TestStudy_AProgramThatIsNone(t *testing.T) {
 	_, err := s.Run(t.Context(), Program{Name: "none", Command: []string{"/does/not/exist"}}, p, ignore)
 	assert.ErrorContains(t, err, "start none")
 	_, err = s.Run(t.Context(), Program{Name: "none", Command: []string{"true"}}, p, ignore)
-	assert.ErrorIs(t, err, errEnded)
+	assert.ErrorIs(t, err, errExited)
 	_, err = s.Run(t.Context(), Program{Name: "none", Command: []string{"echo", "hello"}}, p, ignore)
 	assert.ErrorContains(t, err, "none: hello")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +104,7 @@ func TestStudy_AProgramThatIsNone(t *testing.T) {
 }
 
 // A side that ends in the middle of a run ends the run.
-func TestPair_ASideThatEnds(t *testing.T) {
+func TestPair_SideExits(t *testing.T) {
 	defer lockThread()()
 	s, p := small(8), gucx(t)
 	both, err := newPair(t.Context(), p, p, &s)
@@ -116,7 +116,7 @@ func TestPair_ASideThatEnds(t *testing.T) {
 }
 
 // What arrives is compared with what was sent.
-func TestPair_WrongData(t *testing.T) {
+func TestPair_DetectsWrongData(t *testing.T) {
 	s := &side{in: make([]byte, 8), out: make([]byte, 8), window: make([]byte, 8)}
 	for _, test := range Tests() {
 		require.ErrorIs(t, s.check(test, 8), ErrData, test.Name)

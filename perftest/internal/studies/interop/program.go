@@ -39,11 +39,11 @@ type process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	lines   chan string // closed when it has exited
-	ended   error       // valid once lines is closed
+	exitErr error       // valid once lines is closed
 }
 
-// errEnded is the error if a program has exited.
-var errEnded = errors.New("the process has exited")
+// errExited is the error if a program has exited.
+var errExited = errors.New("the process has exited")
 
 // start runs a program on a CPU; a negative number means any. The caller's goroutine must be locked to its thread until
 // the process exits, because the process ends with that thread.
@@ -83,12 +83,12 @@ func (s *process) read(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		s.lines <- lines.Text()
 	}
-	s.ended = s.cmd.Wait()
+	s.exitErr = s.cmd.Wait()
 	close(s.lines)
 }
 
-// tell sends a command.
-func (s *process) tell(format string, args ...any) error {
+// sendCommand sends a command.
+func (s *process) sendCommand(format string, args ...any) error {
 	_, err := fmt.Fprintf(s.in, format+"\n", args...)
 	if errors.Is(err, syscall.EPIPE) {
 		return nil // the result contains the reason
@@ -103,7 +103,7 @@ func (s *process) result(ctx context.Context) (string, error) {
 		rest, ok := strings.CutPrefix(line, "ok")
 		switch {
 		case !open:
-			return "", fmt.Errorf("%s: %w: %w", s.name, errEnded, s.ended)
+			return "", fmt.Errorf("%s: %w: %w", s.name, errExited, s.exitErr)
 		case !ok:
 			return "", s.failure(line)
 		}
@@ -123,7 +123,7 @@ func (s *process) failure(line string) error {
 
 // do sends a command and waits for its result.
 func (s *process) do(ctx context.Context, format string, args ...any) (string, error) {
-	if err := s.tell(format, args...); err != nil {
+	if err := s.sendCommand(format, args...); err != nil {
 		return "", err
 	}
 	return s.result(ctx)
@@ -224,10 +224,10 @@ func (p *pair) run(ctx context.Context, t Test, size, warm, count, width int) (n
 		if n == 0 {
 			continue
 		}
-		if err := p.target.tell("serve %s %d %d %d", t.Name, size, n, width); err != nil {
+		if err := p.target.sendCommand("serve %s %d %d %d", t.Name, size, n, width); err != nil {
 			return 0, err
 		}
-		if err := p.initiator.tell("run %s %d %d %d", t.Name, size, n, width); err != nil {
+		if err := p.initiator.sendCommand("run %s %d %d %d", t.Name, size, n, width); err != nil {
 			return 0, err
 		}
 		served := make(chan struct{})

@@ -19,7 +19,7 @@ func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 			{Name: "pair", Title: "Pair", Value: func(r Row) any { return r.Pair }},
 			figure("ns", "Mean", 0, sheet.Nanoseconds, func(r Row) float64 { return r.NS }),
 			figure("msg_per_s", "M msg/s", 2, millions, func(r Row) float64 { return r.Rate }),
-			figure("mib_per_s", "MiB/s", 0, whole, func(r Row) float64 { return r.MiB }),
+			figure("mib_per_s", "MiB/s", 0, formatWhole, func(r Row) float64 { return r.MiB }),
 			figure("ratio", "Ratio", 0, ratio, func(r Row) float64 { return r.Ratio }),
 			{Title: "Range", Rank: 1, Right: true, Value: func(r Row) any { return ratio(r.Least) + ".." + ratio(r.Most) }},
 			{Name: "ratio_min", Value: func(r Row) any { return r.Least }},
@@ -27,9 +27,9 @@ func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 		}}
 }
 
-func millions(v float64) string { return sheet.Millions(v) }
-func whole(v float64) string    { return sheet.Decimals(v, 0) }
-func ratio(v float64) string    { return sheet.Decimals(v, 2) }
+func millions(v float64) string    { return sheet.Millions(v) }
+func formatWhole(v float64) string { return sheet.Decimals(v, 0) }
+func ratio(v float64) string       { return sheet.Decimals(v, 2) }
 
 func figure(name, title string, rank int, text func(float64) string, value func(Row) float64) sheet.Column[Row] {
 	return sheet.Column[Row]{Name: name, Title: title, Rank: rank, Right: true,

@@ -54,7 +54,8 @@ func (r *ring) Result() (Result, error) {
 	return Result{State: uint64(v[0]), Values: []Value{{Name: "sum", Title: "sum", Number: float64(v[0])}}}, err
 }
 
-// makeRing makes rings of ranks; the values of a ring add up to 2. If wrong[i] is set, the i-th kernel of a rank has a wrong result.
+// makeRing makes rings of ranks; the values of a ring add up to 2. If wrong[i] is set, the i-th kernel of a rank has a
+// wrong result.
 func makeRing(wrong ...bool) Maker {
 	made := 0
 	return func(c *Comm) (Kernel, error) {
@@ -126,8 +127,8 @@ func TestRun(t *testing.T) {
 	assert.Contains(t, ResultLines(rows[0])[0], "sum 2, state 0000000000000002, the same over each transport and on one rank")
 }
 
-// TestRun_WrongResult: all ranks know of a result that differs, between transports and from that of one rank.
-func TestRun_WrongResult(t *testing.T) {
+// TestRun_DetectsWrongResult: all ranks know of a result that differs, between transports and from that of one rank.
+func TestRun_DetectsWrongResult(t *testing.T) {
 	for _, wrong := range [][]bool{{false, true}, {true, true}} {
 		for range testenv.Rounds(1, 50) {
 			_, errs := together(t, 3, func() *Study { return &Study{New: makeRing(wrong...), Iterations: 1, Warmup: 2, Turn: 1, Check: true} })

@@ -22,7 +22,7 @@ func ServeServer(ctx context.Context, conn net.Conn) (err error) {
 	ctx = line.Follow(ctx)
 	var cfg kvstore.Config
 	if err := line.Receive(&cfg); err != nil {
-		return line.Ended(err)
+		return line.Result(err)
 	}
 	c, err := gucx.Open()
 	if err != nil {
@@ -38,10 +38,10 @@ func ServeServer(ctx context.Context, conn net.Conn) (err error) {
 		time.Sleep(time.Millisecond)
 	}
 	if err := line.Reply(os.Getpid(), nil); err != nil {
-		return line.Ended(err)
+		return line.Result(err)
 	}
 	<-ctx.Done()
-	return line.Ended(context.Cause(ctx))
+	return line.Result(context.Cause(ctx))
 }
 
 // job is the work of a client.
@@ -76,7 +76,7 @@ func ServeClient(ctx context.Context, conn net.Conn) (err error) {
 	ctx = line.Follow(ctx)
 	var j job
 	if err := line.Receive(&j); err != nil {
-		return line.Ended(err)
+		return line.Result(err)
 	}
 	store, err := dial(ctx, j.Store, j.Addresses)
 	run := j.load
@@ -84,17 +84,17 @@ func ServeClient(ctx context.Context, conn net.Conn) (err error) {
 		run = j.newMeter().measure
 	}
 	if failed := line.Reply(nil, err); failed != nil || err != nil {
-		return line.Ended(failed)
+		return line.Result(failed)
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
 	if err := line.Receive(&struct{}{}); err != nil {
-		return line.Ended(err)
+		return line.Result(err)
 	}
 	if err := line.Reply(run(ctx, store)); err != nil {
-		return line.Ended(err)
+		return line.Result(err)
 	}
 	<-ctx.Done()
-	return line.Ended(context.Cause(ctx))
+	return line.Result(context.Cause(ctx))
 }
 
 // load writes the records of the client.

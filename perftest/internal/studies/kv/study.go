@@ -191,7 +191,7 @@ func (s *Study) start(ctx context.Context, name string, undo *cleanup.Stack) (*s
 		return nil, err
 	}
 	srv := &server{}
-	srv.pids, err = children.Ask[int](list, func(i int) any { return servers[i] })
+	srv.pids, err = children.Query[int](list, func(i int) any { return servers[i] })
 	for _, cfg := range servers {
 		srv.addresses = append(srv.addresses, cfg.Address)
 	}
@@ -208,7 +208,7 @@ func (s *Study) runClients(ctx context.Context, srv *server, j job) (outcomes []
 	if err != nil {
 		return nil, 0, err
 	}
-	_, err = children.Ask[struct{}](list, func(i int) any {
+	_, err = children.Query[struct{}](list, func(i int) any {
 		one := j
 		one.Client = i
 		return one
@@ -220,7 +220,7 @@ func (s *Study) runClients(ctx context.Context, srv *server, j job) (outcomes []
 	if err != nil {
 		return nil, 0, err
 	}
-	if outcomes, err = children.Ask[outcome](list, children.Go); err != nil {
+	if outcomes, err = children.Query[outcome](list, children.Go); err != nil {
 		return nil, 0, err
 	}
 	after, err := srv.cpu()

@@ -80,8 +80,8 @@ func (d *domain) cells(c *Config) (first, last [axes]int) {
 	return first, last
 }
 
-// takes reports whether an atom is sent in a swap.
-func (d *domain) takes(s *swap, p *position) bool {
+// includes reports whether an atom is sent in a swap.
+func (d *domain) includes(s *swap, p *position) bool {
 	k := s.edge
 	offset := p[k] - d.low[k]
 	return s.down && offset <= d.reach[k] || s.up && d.size[k]-offset <= d.reach[k]
@@ -154,7 +154,7 @@ func (d *domain) borders(positions []position) ([]position, error) {
 		for _, s := range swaps {
 			s.atoms, s.out = s.atoms[:0], s.out[:0]
 			for i := range positions[:known] {
-				if d.takes(s, &positions[i]) {
+				if d.includes(s, &positions[i]) {
 					s.atoms = append(s.atoms, int32(i))
 					s.out = append(s.out, positions[i][:]...)
 				}

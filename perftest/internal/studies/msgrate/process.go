@@ -35,7 +35,7 @@ func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric)
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
-	return line.Ended(work(ctx, line, rigFor))
+	return line.Result(work(ctx, line, rigFor))
 }
 
 // work does the steps of the protocol.
@@ -48,7 +48,7 @@ func work(ctx context.Context, line *children.Line, rigFor func(softhca.Fabric) 
 	if err != nil {
 		return line.Reply(nil, err)
 	}
-	outcome, failed, err := runWhenTold(ctx, p, line)
+	outcome, failed, err := runOnRequest(ctx, p, line)
 	// Closed before the reply: the receiver of the reply does not wait long for the process to
 	// exit.
 	failed = errors.Join(failed, p.Close())
@@ -58,9 +58,9 @@ func work(ctx context.Context, line *children.Line, rigFor func(softhca.Fabric) 
 	return line.Reply(outcome, failed)
 }
 
-// runWhenTold replies that p is ready, and runs it at the next request. err is an error of the
+// runOnRequest replies that p is ready, and runs it at the next request. err is an error of the
 // connection.
-func runWhenTold(ctx context.Context, p *Prepared, line *children.Line) (o Outcome, failed, err error) {
+func runOnRequest(ctx context.Context, p *Prepared, line *children.Line) (o Outcome, failed, err error) {
 	if err := line.Reply(nil, nil); err != nil {
 		return o, nil, err
 	}
@@ -97,10 +97,10 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config)
 
 // runAll waits until all workers are warm before it runs the first one.
 func runAll(workers children.List, j job) ([]Outcome, error) {
-	if _, err := children.Ask[struct{}](workers, func(int) any { return j }); err != nil {
+	if _, err := children.Query[struct{}](workers, func(int) any { return j }); err != nil {
 		return nil, err
 	}
-	return children.Ask[Outcome](workers, children.Go)
+	return children.Query[Outcome](workers, children.Go)
 }
 
 // Together adds the outcomes of processes of one machine that ran at the same time.

@@ -58,8 +58,8 @@ func TestRemote_Errors(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestRemote_Gone: a target that has died is told as that, whether it had a request or gets one.
-func TestRemote_Gone(t *testing.T) {
+// TestRemote_FailsIfProcessIsGone: a target that has died is told as that, whether it had a request or gets one.
+func TestRemote_FailsIfProcessIsGone(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn) error{
 		"before": func(c net.Conn) error { return c.Close() },
 		"in a request": func(c net.Conn) error {
@@ -87,8 +87,8 @@ func TestRemote_Gone(t *testing.T) {
 	}
 }
 
-// TestServeTarget_Gone: a target has nothing to say of an initiator that is gone, whatever that was at.
-func TestServeTarget_Gone(t *testing.T) {
+// TestServeTarget_EndsWithInitiator: a target has nothing to say of an initiator that is gone, whatever that was at.
+func TestServeTarget_EndsWithInitiator(t *testing.T) {
 	for name, said := range map[string]string{"nothing": "", "half a request": `{"Len":`, "a request": "{}\n"} {
 		t.Run(name, func(t *testing.T) {
 			here, there, err := oob.Pipe()
@@ -122,8 +122,8 @@ func TestProcesses(t *testing.T) {
 	assert.Positive(t, o.Rates.Elapsed)
 }
 
-// TestProcesses_EndWithWhoAsked: a worker does not go on for somebody who has gone.
-func TestProcesses_EndWithWhoAsked(t *testing.T) {
+// TestProcesses_EndWithInitiator: a worker does not go on for somebody who has gone.
+func TestProcesses_EndWithInitiator(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	start := func() (net.Conn, io.Closer, error) {
@@ -145,8 +145,8 @@ type noReader struct{ net.Conn }
 
 func (noReader) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// TestServeWorker_Gone: a worker that cannot answer has nothing to say either.
-func TestServeWorker_Gone(t *testing.T) {
+// TestServeWorker_EndsWithInitiator: a worker that cannot answer has nothing to say either.
+func TestServeWorker_EndsWithInitiator(t *testing.T) {
 	here, there := net.Pipe()
 	served := make(chan error, 1)
 	go func() {

@@ -51,17 +51,17 @@ func ServeTarget(conn net.Conn) (err error) {
 	for {
 		var req targetRequest
 		if err := in.Decode(&req); err != nil {
-			return unlessGone(err)
+			return ignoreGone(err)
 		}
 		if err := out.Encode(serve(t, req)); err != nil || req.Close {
-			return unlessGone(err)
+			return ignoreGone(err)
 		}
 	}
 }
 
-// unlessGone returns err, or nil if the requesting side is gone: then no side reads the error.
-func unlessGone(err error) error {
-	if errors.Is(children.Gone(err), children.ErrGone) {
+// ignoreGone returns err, or nil if the requesting side is gone: then no side reads the error.
+func ignoreGone(err error) error {
+	if errors.Is(children.AsErrGone(err), children.ErrGone) {
 		return nil
 	}
 	return err
@@ -100,10 +100,10 @@ func NewRemote(conn net.Conn, with io.Closer) Target {
 
 func (r *remote) call(req targetRequest) (reply targetReply, err error) {
 	if err := r.out.Encode(req); err != nil {
-		return reply, children.Gone(err)
+		return reply, children.AsErrGone(err)
 	}
 	if err := r.in.Decode(&reply); err != nil {
-		return reply, children.Gone(err)
+		return reply, children.AsErrGone(err)
 	}
 	if reply.Error != "" {
 		return reply, errors.New(reply.Error)

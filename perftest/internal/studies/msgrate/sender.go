@@ -63,7 +63,7 @@ func (s *Sender) Idle() bool { return s.idle }
 // hasRoom reserves room for a window.
 func (s *Sender) hasRoom() bool {
 	if s.free != nil {
-		return s.free.Take(s.unit)
+		return s.free.Subtract(s.unit)
 	}
 	return s.posted-s.completed()+s.unit <= s.depth
 }

@@ -185,14 +185,14 @@ func TestVerify(t *testing.T) {
 // failing measures until it is asked for the last time.
 type failing struct {
 	Measurer
-	left   int
-	fail   error
-	before func() // the failure; nil for nothing
+	remaining int
+	fail      error
+	before    func() // the failure; nil for nothing
 }
 
 func (f *failing) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcome, error) {
-	f.left--
-	if f.left > 0 {
+	f.remaining--
+	if f.remaining > 0 {
 		return f.Measurer.Measure(ctx, queues, cfg)
 	}
 	if f.before != nil {
@@ -201,9 +201,9 @@ func (f *failing) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (
 	return Outcome{}, f.fail
 }
 
-// TestSweep_EndsEarly: points have the figures of the rounds that all have had, or of a part of the first,
-// and one that has failed by itself has none.
-func TestSweep_EndsEarly(t *testing.T) {
+// TestSweep_ReturnsMeasuredPointsAfterError: points have the figures of the rounds that all have had, or of a part of
+// the first, and one that has failed by itself has none.
+func TestSweep_ReturnsMeasuredPointsAfterError(t *testing.T) {
 	broken, wrong, enough := errors.New("broken"), fmt.Errorf("%w: byte 3", ErrData), errors.New("enough")
 	for _, c := range []struct {
 		name   string
@@ -226,7 +226,7 @@ func TestSweep_EndsEarly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			m := &failing{Measurer: On{&RealTime{Fabric: softhca.FabricLoop}}, left: c.at, fail: c.fail}
+			m := &failing{Measurer: On{&RealTime{Fabric: softhca.FabricLoop}}, remaining: c.at, fail: c.fail}
 			if c.ends {
 				m.before = func() { cancel(enough) }
 			}

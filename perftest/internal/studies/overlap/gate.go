@@ -6,8 +6,8 @@ import "github.com/gucx/gucx/ucp"
 // tagged messages are not involved, as is assumed for the paper: MVAPICH has a barrier of RDMA
 // writes, which DISABLE_RDMA_BARRIER turns off.
 type gate struct {
-	came   int // received messages of the other side
-	passed int // barriers of this side
+	received int // received messages of the other side
+	passed   int // barriers of this side
 }
 
 // gateID is the id of the active message of a barrier.
@@ -15,7 +15,7 @@ const gateID uint16 = 1
 
 // open installs the handler that counts the messages of the other side.
 func (g *gate) open(w *ucp.Worker) {
-	w.OnActive(gateID, func(*ucp.ActiveMessage) { g.came++ })
+	w.OnActive(gateID, func(*ucp.ActiveMessage) { g.received++ })
 }
 
 // pass sends a message to the other side and waits for the message of the other side.
@@ -29,7 +29,7 @@ func (g *gate) pass(n Node) error {
 		return err
 	}
 	g.passed++
-	if err := n.Until(func() bool { return g.came >= g.passed }); err != nil {
+	if err := n.Until(func() bool { return g.received >= g.passed }); err != nil {
 		return err
 	}
 	return n.Wait(q)

@@ -26,11 +26,11 @@ func Real(start children.Start) Opener {
 		if r.nodes, err = children.Launch(ctx, 2, start, &r.undo); err != nil {
 			return nil, err
 		}
-		addrs, err := children.Ask[[]byte](r.nodes, func(i int) any { return job{Protocol: p, Size: size, Measured: i == 0} })
+		addrs, err := children.Query[[]byte](r.nodes, func(i int) any { return job{Protocol: p, Size: size, Measured: i == 0} })
 		if err != nil {
 			return nil, err
 		}
-		_, err = children.Ask[struct{}](r.nodes, func(i int) any { return addrs[1-i] })
+		_, err = children.Query[struct{}](r.nodes, func(i int) any { return addrs[1-i] })
 		return r, err
 	}
 }
@@ -43,7 +43,7 @@ type realPair struct {
 
 // Run implements Pair.
 func (r *realPair) Run(ctx context.Context, x Exchange) (Times, error) {
-	times, err := children.Ask[Times](r.nodes, func(int) any { return x })
+	times, err := children.Query[Times](r.nodes, func(int) any { return x })
 	if ctx.Err() != nil {
 		return Times{}, context.Cause(ctx)
 	}
@@ -71,7 +71,7 @@ func ServeNode(ctx context.Context, conn net.Conn) (err error) {
 	ctx = line.Follow(ctx)
 	n := &realNode{ctx: ctx}
 	defer func() { err = errors.Join(err, n.undo.Run()) }()
-	return line.Ended(n.serve(line))
+	return line.Result(n.serve(line))
 }
 
 // serve does the steps of the protocol.

@@ -124,7 +124,7 @@ func TestMeasure_FailureAndInterruption(t *testing.T) {
 
 // Every figure has a command or the reason why it cannot be shown, and texts without what a table of
 // Markdown takes for an end of a cell.
-func TestPapers_Whole(t *testing.T) {
+func TestPapers_AreComplete(t *testing.T) {
 	for _, p := range Papers() {
 		ids := map[string]bool{}
 		for i := range p.Figures {

@@ -2,9 +2,9 @@ package ranks
 
 import "github.com/gucx/gucx/perftest/internal/studies/protocol"
 
-// announced returns a protocol in which all messages use rendezvous, except those that one call
+// rendezvous returns a protocol in which all messages use rendezvous, except those that one call
 // sends, with a scheme for their data.
-func announced(scheme string) protocol.Protocol {
+func rendezvous(scheme string) protocol.Protocol {
 	return protocol.Protocol{Name: scheme, Env: []string{"GUCX_RNDV_THRESH=1k", "GUCX_RNDV_SCHEME=" + scheme}}
 }
 
@@ -17,6 +17,6 @@ func Protocols() protocol.List {
 	return protocol.List{
 		{Name: Auto},
 		{Name: "eager", Env: []string{"GUCX_RNDV_THRESH=inf", "GUCX_EAGER_WINDOW=64m"}},
-		announced("get_zcopy"), announced("put_zcopy"), announced("am"),
+		rendezvous("get_zcopy"), rendezvous("put_zcopy"), rendezvous("am"),
 	}
 }

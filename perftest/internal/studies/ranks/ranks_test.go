@@ -88,8 +88,8 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestStudy_WrongData: a rank that has other bytes than it should have is found by all.
-func TestStudy_WrongData(t *testing.T) {
+// TestStudy_DetectsWrongData: a rank that has other bytes than it should have is found by all.
+func TestStudy_DetectsWrongData(t *testing.T) {
 	bad := Test{Name: "bad", sized: true, prepare: func(c *ucpgroup.Comm, size int) (round, func() error) {
 		round, check := bcast(c, size)
 		if c.Rank() == 1 {

@@ -71,8 +71,8 @@ func TestRun_PingPong(t *testing.T) {
 	for k, name := range s.Transports {
 		n, err := s.Counts.Of(name)
 		require.NoError(t, err)
-		// Twice the cycles add the instructions of a message once more. The rank whose clock counts leaves the barrier before
-		// the other one by up to a message of it, which two messages share.
+		// Twice the cycles add the instructions of a message once more. The rank whose clock counts leaves the barrier
+		// before the other one by up to a message of it, which two messages share.
 		more := rows[2+k].MeanNS - rows[k].MeanNS
 		cycles := float64(n.Short+n.Poll+n.Deliver) / s.Clock * 1e9
 		assert.InDelta(t, 1.25*cycles, more, 0.26*cycles, name)
@@ -109,8 +109,8 @@ func TestRun_Canceled(t *testing.T) {
 	assert.Len(t, rows, 2)
 }
 
-// TestRun_WrongData: a rank that has other bytes than it should have is found.
-func TestRun_WrongData(t *testing.T) {
+// TestRun_DetectsWrongData: a rank that has other bytes than it should have is found.
+func TestRun_DetectsWrongData(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
 	s.Tests = []Test{{Name: "bad", prepare: func(x *rank, size int) (func() error, func() error) {

@@ -114,8 +114,8 @@ func TestMeasure(t *testing.T) {
 	assert.ErrorContains(t, err, "different sizes")
 }
 
-// TestMeasure_Ends: what takes minutes on a large class ends when it is told to.
-func TestMeasure_Ends(t *testing.T) {
+// TestMeasure_EndsWithContext: what takes minutes on a large class ends when it is told to.
+func TestMeasure_EndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	steps := 0
 	_, err := Measure(ctx, classOf(t, "S"), 4, 1000, func() {

@@ -104,12 +104,12 @@ func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p protocol.Pro
 	}
 	comm = NewOver(ctx, owner, group)
 	row, err = s.measure(ctx, comm, p, step)
-	return row, errors.Join(err, leave(ctx, group, err))
+	return row, errors.Join(err, closeGroup(ctx, group, err))
 }
 
-// leave closes a group. After success, and after a wrong result, which all ranks have, it closes it together with the
-// other ranks. After any other error it notifies the others, and does not wait for them.
-func leave(ctx context.Context, g *ucpgroup.Group, err error) error {
+// closeGroup closes a group. After success, and after a wrong result, which all ranks have, it closes it together with
+// the other ranks. After any other error it notifies the others, and does not wait for them.
+func closeGroup(ctx context.Context, g *ucpgroup.Group, err error) error {
 	if err == nil || errors.Is(err, ErrVerify) {
 		return g.Close(ctx)
 	}

@@ -93,7 +93,7 @@ func TestStudy(t *testing.T) {
 }
 
 // A result that differs from the published one is that error on each rank.
-func TestStudy_WrongResult(t *testing.T) {
+func TestStudy_DetectsWrongResult(t *testing.T) {
 	class := classOf(t, "S")
 	class.Steps = 1
 	s := &Study{Class: class, Protocols: Protocols()[:1], Config: over("sm")}

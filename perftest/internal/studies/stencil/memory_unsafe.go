@@ -54,11 +54,11 @@ func (m *memory) haloAt(parity, side int) int { return (parity*sides + side) * m
 
 func (m *memory) halo(parity, side int) []byte { return m.bytes()[m.haloAt(parity, side):][:m.width] }
 
-// told returns the number of completed exchanges of the neighbor, if the neighbor puts it.
-func (m *memory) told(side int) *atomic.Uint64 { return m.at(m.word[side]) }
+// neighborCount returns the number of completed exchanges of the neighbor, if the neighbor puts it.
+func (m *memory) neighborCount(side int) *atomic.Uint64 { return m.at(m.word[side]) }
 
-// count returns the number that a thread puts to its neighbors.
-func (m *memory) count() *atomic.Uint64 { return m.at(m.own) }
+// ownCount returns the number that a thread puts to its neighbors.
+func (m *memory) ownCount() *atomic.Uint64 { return m.at(m.own) }
 
 // at returns a word of the memory, which newMemory has checked for alignment. The memory exists as
 // long as the thread that owns it.

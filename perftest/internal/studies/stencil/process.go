@@ -83,7 +83,7 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate
 
 // runAll goes through the protocol with all ranks.
 func runAll(ranks children.List, job func(int) any) ([]result, error) {
-	all, err := children.Ask[windows](ranks, job)
+	all, err := children.Query[windows](ranks, job)
 	if err != nil {
 		return nil, err
 	}
@@ -91,17 +91,17 @@ func runAll(ranks children.List, job func(int) any) ([]result, error) {
 	beside := func(i int) any {
 		return windows{above: all[(i+n-1)%n][below], below: all[(i+1)%n][above]}
 	}
-	if _, err := children.Ask[struct{}](ranks, beside); err != nil {
+	if _, err := children.Query[struct{}](ranks, beside); err != nil {
 		return nil, err
 	}
-	if _, err := children.Ask[struct{}](ranks, children.Go); err != nil {
+	if _, err := children.Query[struct{}](ranks, children.Go); err != nil {
 		return nil, err
 	}
-	results, err := children.Ask[result](ranks, children.Go)
+	results, err := children.Query[result](ranks, children.Go)
 	if err != nil {
 		return nil, err
 	}
-	_, err = children.Ask[struct{}](ranks, children.Go)
+	_, err = children.Query[struct{}](ranks, children.Go)
 	return results, err
 }
 
@@ -112,7 +112,7 @@ func ServeRank(ctx context.Context, conn net.Conn) (err error) {
 	w := &worker{line: children.NewLine(conn), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
 	defer func() { err = errors.Join(err, w.undo.Run()) }()
 	ctx = w.line.Follow(ctx)
-	return w.line.Ended(w.serve(ctx))
+	return w.line.Result(w.serve(ctx))
 }
 
 // serve does the steps of the protocol.

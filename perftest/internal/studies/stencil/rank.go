@@ -124,7 +124,7 @@ func (k *rank) connectFar(side int, windows []Window) error {
 	}
 	for i, t := range k.threads {
 		t.beside[side].word = windows[i].Word
-		t.beside[side].sent = t.memory.told(side)
+		t.beside[side].sent = t.memory.neighborCount(side)
 	}
 	return nil
 }
@@ -133,14 +133,14 @@ func (k *rank) connectFar(side int, windows []Window) error {
 // context, each is connected to itself, and puts to the memory of the neighbor, which is registered
 // in this context too.
 func join(a, b *rank, loops bool) error {
-	if err := a.lead(below, b, loops); err != nil {
+	if err := a.connectSide(below, b, loops); err != nil {
 		return err
 	}
-	return b.lead(above, a, loops)
+	return b.connectSide(above, a, loops)
 }
 
-// lead connects the QPs of a side with the rank there.
-func (k *rank) lead(side int, to *rank, loops bool) error {
+// connectSide connects the QPs of a side with the rank there.
+func (k *rank) connectSide(side int, to *rank, loops bool) error {
 	windows, err := to.windows(opposite(side))
 	if err != nil {
 		return err

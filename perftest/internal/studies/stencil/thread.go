@@ -18,10 +18,10 @@ const (
 type phase uint8
 
 const (
-	put  phase = iota // put both sides
-	wait              // wait for the puts
-	tell              // report to neighbors in other processes
-	told              // wait for the reports
+	put          phase = iota // put both sides
+	wait                      // wait for the puts
+	report                    // report to neighbors in other processes
+	awaitReports              // wait for the reports
 	atBarrier
 )
 
@@ -70,16 +70,16 @@ func (t *thread) Step() (more bool, err error) {
 	switch t.phase {
 	case put:
 		return true, t.put()
-	case tell:
-		return true, t.tell()
-	case wait, told:
+	case report:
+		return true, t.reportExchange()
+	case wait, awaitReports:
 		if t.outstanding() > 0 {
 			return true, t.poll()
 		}
 		t.waited()
 		return true, nil
 	}
-	if !t.met() {
+	if !t.exchangeComplete() {
 		t.idle = true
 		return true, nil
 	}
@@ -109,7 +109,7 @@ func (t *thread) put() error {
 	}
 	off, n := t.at*element, t.points*element
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: to.halo[t.exchanges%2] + uint64(off), RKey: to.rkey}
-	t.carry(&wr, t.memory.send[t.side]+off, n)
+	t.setData(&wr, t.memory.send[t.side]+off, n)
 	posted, err := to.track.Post(wr)
 	if err != nil {
 		return err
@@ -132,8 +132,8 @@ func (t *thread) next() {
 	}
 }
 
-// carry makes wr put n bytes of the thread's memory.
-func (t *thread) carry(wr *verbs.SendWR, off, n int) {
+// setData makes wr put n bytes of the thread's memory.
+func (t *thread) setData(wr *verbs.SendWR, off, n int) {
 	if t.inline {
 		wr.Flags, wr.Inline = verbs.SendInline, t.memory.bytes()[off:off+n]
 		return
@@ -156,7 +156,7 @@ func (t *thread) encode() {
 func (t *thread) waited() {
 	if t.phase == wait {
 		t.exchanges++
-		t.phase = tell
+		t.phase = report
 		return
 	}
 	t.sent.Store(t.exchanges) // pairs with Load in met: the data was put before
@@ -164,16 +164,16 @@ func (t *thread) waited() {
 	t.phase = atBarrier
 }
 
-// tell puts the number of exchanges to the next neighbor in another process.
-func (t *thread) tell() error {
+// reportExchange puts the number of exchanges to the next neighbor in another process.
+func (t *thread) reportExchange() error {
 	for ; t.side < sides; t.side++ {
 		to := &t.beside[t.side]
 		if to.word == 0 {
 			continue
 		}
-		t.memory.count().Store(t.exchanges)
+		t.memory.ownCount().Store(t.exchanges)
 		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: to.word, RKey: to.rkey}
-		t.carry(&wr, t.memory.own, element)
+		t.setData(&wr, t.memory.own, element)
 		posted, err := to.track.Post(wr)
 		if err != nil {
 			return err
@@ -184,13 +184,13 @@ func (t *thread) tell() error {
 		t.side++
 		return nil
 	}
-	t.side, t.phase = 0, told
+	t.side, t.phase = 0, awaitReports
 	return nil
 }
 
-// met reports whether the rank's threads have completed as many exchanges as this one, and whether
+// exchangeComplete reports whether the rank's threads have completed as many exchanges as this one, and whether
 // the puts of its neighbors in this exchange have arrived.
-func (t *thread) met() bool {
+func (t *thread) exchangeComplete() bool {
 	if !t.barrier.passed(t.generation) {
 		return false
 	}

@@ -47,9 +47,9 @@ func (s *Shared) Add(k int64) int64 {
 // Set sets the number to n. No thread may be in a step.
 func (s *Shared) Set(n int64) { s.n.Store(n) }
 
-// Take subtracts k; it returns false if the number is less. It reads first: otherwise threads that
+// Subtract subtracts k; it returns false if the number is less. It reads first: otherwise threads that
 // subtract too much and add it again could prevent each other from success.
-func (s *Shared) Take(k int64) bool {
+func (s *Shared) Subtract(k int64) bool {
 	if s.Load() < k {
 		return false
 	}

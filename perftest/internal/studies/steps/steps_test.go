@@ -42,12 +42,12 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRun_FirstErrorEndsAll(t *testing.T) {
+func TestRun_FirstErrorStopsAllThreads(t *testing.T) {
 	_, err := Run(t.Context(), []Stepper{&counter{}, &counter{fail: 5}, &counter{}})
 	require.ErrorIs(t, err, errBroken)
 }
 
-func TestRun_ContextEnds(t *testing.T) {
+func TestRun_ContextStopsAllThreads(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var began atomic.Int32

@@ -42,7 +42,7 @@ func (t *Track) Post(wr verbs.SendWR) (ok bool, err error) {
 
 func (t *Track) hasRoom() bool {
 	if t.room != nil {
-		return t.room.Take(1)
+		return t.room.Subtract(1)
 	}
 	return t.Outstanding() < t.depth
 }

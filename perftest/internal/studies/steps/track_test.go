@@ -131,11 +131,11 @@ func TestLanes_Meter(t *testing.T) {
 	}
 }
 
-func TestShared_Take(t *testing.T) {
+func TestShared_Subtract(t *testing.T) {
 	var s Shared
 	s.Set(5)
-	assert.True(t, s.Take(3))
-	assert.False(t, s.Take(3))
+	assert.True(t, s.Subtract(3))
+	assert.False(t, s.Subtract(3))
 	assert.Equal(t, int64(2), s.Load())
 	assert.Equal(t, int64(4), s.Add(2))
 }

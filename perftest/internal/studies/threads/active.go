@@ -23,10 +23,10 @@ func (l *lane) handle(w *ucp.Worker) {
 
 // arrived checks a message, or fetches it.
 func (l *lane) arrived(m *ucp.ActiveMessage) {
-	k, slot := int(l.came)/l.window, int(l.came)%l.window
-	l.came++
+	k, slot := int(l.received)/l.window, int(l.received)%l.window
+	l.received++
 	if m.Length != l.part.Size {
-		l.cameWrong = fmt.Errorf("%w: a message of %d bytes", ErrData, m.Length)
+		l.recvErr = fmt.Errorf("%w: a message of %d bytes", ErrData, m.Length)
 		return
 	}
 	if len(m.Data) == m.Length {
@@ -38,7 +38,7 @@ func (l *lane) arrived(m *ucp.ActiveMessage) {
 	r, err := m.Recv(l.in[slot*l.part.Size:][:l.part.Size], &l.into)
 	switch {
 	case err != nil:
-		l.cameWrong = err
+		l.recvErr = err
 	case r == nil:
 		l.got++
 	default:
@@ -49,14 +49,14 @@ func (l *lane) arrived(m *ucp.ActiveMessage) {
 // fetchedOne handles the completion of a fetch.
 func (l *lane) fetchedOne(err error) {
 	if err != nil {
-		l.cameWrong = err
+		l.recvErr = err
 	}
 	l.got++
 }
 
 // reached reports that count is at least n, or that an error has occurred.
 func (l *lane) reached(n uint64) bool {
-	l.note(l.cameWrong)
+	l.note(l.recvErr)
 	return l.failed != nil || n >= l.want
 }
 
@@ -96,11 +96,11 @@ func (l *lane) activePong(ctx context.Context, k int) error {
 // activeSends sends a window, and waits until it was received.
 func (l *lane) activeSends(ctx context.Context, k int) error {
 	l.each(l.starts.active, l.number, k)
-	if err := l.allEnded(ctx); err != nil {
+	if err := l.waitWindow(ctx); err != nil {
 		return err
 	}
 	l.want = uint64(k + 1)
-	if err := l.worker.Until(ctx, l.told); err != nil {
+	if err := l.worker.Until(ctx, l.acked); err != nil {
 		return err
 	}
 	return l.failed

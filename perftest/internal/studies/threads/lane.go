@@ -26,27 +26,27 @@ type lane struct {
 	slot     int    // of the next operation
 	requests []*ucp.Request
 	failed   error // of an operation
-	wrong    error // the first error of data
+	dataErr  error // the first error of data
 
-	starts starts
-	posted func(*ucp.Worker)
-	ended  func() bool
+	starts     starts
+	posted     func(*ucp.Worker)
+	windowDone func() bool
 
 	// Active messages. The owner of the worker may access these.
-	cameWrong error  // of a received message
-	came      uint64 // received messages
-	got       uint64 // fetched messages whose data has arrived
-	fetched   []bool // by slot: its data must still be checked
-	acks      uint64
-	want      uint64
-	enough    func() bool // got has the awaited value
-	told      func() bool // acks has it
-	head      [wordLen]byte
+	recvErr  error  // of a received message
+	received uint64 // received messages
+	got      uint64 // fetched messages whose data has arrived
+	fetched  []bool // by slot: its data must still be checked
+	acks     uint64
+	want     uint64
+	enough   func() bool // got has the awaited value
+	acked    func() bool // acks has it
+	head     [wordLen]byte
 }
 
 // starts start one operation each, of slot.
 type starts struct {
-	put, get, flush, send, active, ack, receive, takeAck, tell, next func() (*ucp.Request, error)
+	put, get, flush, send, active, ack, receive, recvAck, sendAck, next func() (*ucp.Request, error)
 }
 
 const wordLen = 8
@@ -56,9 +56,9 @@ func newLane(i int, w worker, mem *ucp.Mem) *lane {
 	l := &lane{i: i, worker: w, mem: mem}
 	l.params.Mem, l.into.Mem = mem, mem
 	l.posted = l.post
-	l.ended = l.end
+	l.windowDone = l.releaseDone
 	l.enough = func() bool { return l.reached(l.got) }
-	l.told = func() bool { return l.reached(l.acks) }
+	l.acked = func() bool { return l.reached(l.acks) }
 	l.into.OnDone = l.fetchedOne
 	l.makeStarts()
 	return l
@@ -75,8 +75,8 @@ func (l *lane) makeStarts() {
 		flush:   func() (*ucp.Request, error) { return l.ep.Flush() },
 		send:    func() (*ucp.Request, error) { return l.ep.TagSend(l.tag(tagData), l.piece(l.out), &l.params) },
 		receive: l.receive,
-		tell:    func() (*ucp.Request, error) { return l.ep.TagSend(l.tag(tagAck), nil, nil) },
-		takeAck: l.takeAck,
+		sendAck: func() (*ucp.Request, error) { return l.ep.TagSend(l.tag(tagAck), nil, nil) },
+		recvAck: l.recvAck,
 		active: func() (*ucp.Request, error) {
 			return l.ep.SendActive(l.id(idData), nil, l.piece(l.out), &l.params)
 		},
@@ -90,8 +90,8 @@ func (l *lane) begin(p Part, initiates bool) {
 	n := p.Test.memory(p.Window, p.Size)
 	half := len(l.mem.Bytes()) / 2
 	l.in, l.out = l.mem.Bytes()[:n], l.mem.Bytes()[half:][:n]
-	l.failed, l.cameWrong, l.wrong, l.requests = nil, nil, nil, l.requests[:0]
-	l.came, l.got, l.acks, l.want, l.slot = 0, 0, 0, 0, 0
+	l.failed, l.recvErr, l.dataErr, l.requests = nil, nil, nil, l.requests[:0]
+	l.received, l.got, l.acks, l.want, l.slot = 0, 0, 0, 0, 0
 	l.fetched = make([]bool, l.window)
 	out := p.Seed
 	if p.Test.Kind == Get && initiates {
@@ -119,8 +119,8 @@ func (l *lane) post(*ucp.Worker) {
 	}
 }
 
-// end releases completed requests, and reports whether all are complete.
-func (l *lane) end() bool {
+// releaseDone releases completed requests, and reports whether all are complete.
+func (l *lane) releaseDone() bool {
 	for n := len(l.requests); n > 0; n-- {
 		r := l.requests[n-1]
 		if !r.Done() {
@@ -154,10 +154,10 @@ func (l *lane) each(start func() (*ucp.Request, error), prepare func(k, slot int
 	}
 }
 
-// allEnded waits for all posted operations.
-func (l *lane) allEnded(ctx context.Context) error {
+// waitWindow waits for all posted operations.
+func (l *lane) waitWindow(ctx context.Context) error {
 	if len(l.requests) > 0 {
-		if err := l.worker.Until(ctx, l.ended); err != nil {
+		if err := l.worker.Until(ctx, l.windowDone); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (l *lane) check(b []byte, k, slot int) {
 		want &= 1<<(8*n) - 1
 	}
 	if got := binary.LittleEndian.Uint64(word[:]); got != want {
-		l.isWrong(fmt.Errorf("number %#x instead of %#x", got, want))
+		l.setDataErr(fmt.Errorf("number %#x instead of %#x", got, want))
 	}
 	from := wordLen
 	if k >= l.part.Warm {
@@ -195,15 +195,15 @@ func (l *lane) check(b []byte, k, slot int) {
 	}
 	for i := from; i < len(b); i++ {
 		if want := pattern.Byte(l.part.Seed+uint64(l.i), i); b[i] != want {
-			l.isWrong(fmt.Errorf("byte %d is %#x instead of %#x", i, b[i], want))
+			l.setDataErr(fmt.Errorf("byte %d is %#x instead of %#x", i, b[i], want))
 			return
 		}
 	}
 }
 
-func (l *lane) isWrong(err error) {
-	if l.wrong == nil {
-		l.wrong = fmt.Errorf("%w: thread %d, %s: %w", ErrData, l.i, l.part.Test.Name, err)
+func (l *lane) setDataErr(err error) {
+	if l.dataErr == nil {
+		l.dataErr = fmt.Errorf("%w: thread %d, %s: %w", ErrData, l.i, l.part.Test.Name, err)
 	}
 }
 
@@ -215,12 +215,12 @@ func (l *lane) finish(initiates bool) error {
 	case l.part.Test.Kind == Get && initiates:
 		l.compare(l.out)
 	}
-	return l.wrong
+	return l.dataErr
 }
 
 // compare checks data that was put or got.
 func (l *lane) compare(b []byte) {
 	if err := pattern.Check(b, l.part.Seed+uint64(l.i)); err != nil {
-		l.isWrong(err)
+		l.setDataErr(err)
 	}
 }

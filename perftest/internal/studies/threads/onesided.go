@@ -13,7 +13,7 @@ func (l *lane) putFlush(ctx context.Context, _ int) error {
 // puts puts a window, then flushes.
 func (l *lane) puts(ctx context.Context, k int) error {
 	l.each(l.starts.put, nil, k)
-	if err := l.allEnded(ctx); err != nil {
+	if err := l.waitWindow(ctx); err != nil {
 		return err
 	}
 	return l.worker.Run(ctx, l.starts.flush)
@@ -25,5 +25,5 @@ func (l *lane) get(ctx context.Context, _ int) error { return l.worker.Run(ctx, 
 // gets gets a window, and waits for the data.
 func (l *lane) gets(ctx context.Context, k int) error {
 	l.each(l.starts.get, nil, k)
-	return l.allEnded(ctx)
+	return l.waitWindow(ctx)
 }

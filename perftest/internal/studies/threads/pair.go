@@ -37,14 +37,14 @@ func newPair(ctx context.Context, j job, open Open, start children.Start) (_ *pa
 		return nil, err
 	}
 	p.ctx = p.target[0].Follow(ctx)
-	theirs, err := children.Ask[contact](p.target, func(int) any { return j })
+	theirs, err := children.Query[contact](p.target, func(int) any { return j })
 	if err != nil {
 		return nil, err
 	}
 	if err := p.node.connect(theirs[0]); err != nil {
 		return nil, err
 	}
-	_, err = children.Ask[struct{}](p.target, func(int) any { return p.node.contact() })
+	_, err = children.Query[struct{}](p.target, func(int) any { return p.node.contact() })
 	return p, err
 }
 
@@ -56,14 +56,14 @@ func (p *pair) runOnce(part Part, ready func() error) (times, error) {
 	if err := p.node.begin(part, true); err != nil {
 		return times{}, err
 	}
-	if _, err := children.Ask[struct{}](p.target, func(int) any { return part }); err != nil {
+	if _, err := children.Query[struct{}](p.target, func(int) any { return part }); err != nil {
 		return times{}, err
 	}
 	t, err := p.node.run(p.ctx, part, ready)
 	if err != nil {
-		return times{}, p.why(err)
+		return times{}, p.cause(err)
 	}
-	wrong, err := p.ask()
+	wrong, err := p.requestResult()
 	if err != nil {
 		return times{}, err
 	}
@@ -73,11 +73,11 @@ func (p *pair) runOnce(part Part, ready func() error) (times, error) {
 	return t, p.node.finish(true)
 }
 
-// ask requests the error of the data from the target.
-func (p *pair) ask() (string, error) {
+// requestResult requests the error of the data from the target.
+func (p *pair) requestResult() (string, error) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	end := p.node.idle(ctx)
-	wrong, err := children.Ask[string](p.target, children.Go)
+	wrong, err := children.Query[string](p.target, children.Go)
 	cancel()
 	if err = errors.Join(err, end()); err != nil {
 		return "", err
@@ -85,8 +85,8 @@ func (p *pair) ask() (string, error) {
 	return wrong[0], nil
 }
 
-// why returns the error that has ended a part.
-func (p *pair) why(err error) error {
+// cause returns the error that has ended a part.
+func (p *pair) cause(err error) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
@@ -105,7 +105,7 @@ func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
 	}()
 	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
-	return line.Ended(serve(ctx, line, open, func() { _ = conn.Close() }))
+	return line.Result(serve(ctx, line, open, func() { _ = conn.Close() }))
 }
 
 // serve does the steps of the protocol. hangUp closes the connection if the initiator waits in vain.
@@ -149,7 +149,7 @@ func (n *node) servePart(ctx context.Context, line *children.Line, hangUp func()
 		return line.Reply(nil, err)
 	}
 	defer quiet()()
-	if err := n.partUntilAsked(ctx, line, p, hangUp); err != nil {
+	if err := n.runPartUntilRequest(ctx, line, p, hangUp); err != nil {
 		return err
 	}
 	text := ""
@@ -159,8 +159,8 @@ func (n *node) servePart(ctx context.Context, line *children.Line, hangUp func()
 	return line.Reply(text, nil)
 }
 
-// partUntilAsked runs a part, and closes the connection if that fails.
-func (n *node) partUntilAsked(ctx context.Context, line *children.Line, p Part, hangUp func()) error {
+// runPartUntilRequest runs a part, and closes the connection if that fails.
+func (n *node) runPartUntilRequest(ctx context.Context, line *children.Line, p Part, hangUp func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	done, end := n.serve(ctx, p)
 	ended := make(chan error, 1)

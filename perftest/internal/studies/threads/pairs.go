@@ -33,7 +33,7 @@ func newPairs(ctx context.Context, j job, start children.Start) (_ *pairs, err e
 		return nil, err
 	}
 	j.Mode, j.Threads = Single, 1
-	_, err = children.Ask[struct{}](p.initiators, func(int) any { return j })
+	_, err = children.Query[struct{}](p.initiators, func(int) any { return j })
 	return p, err
 }
 
@@ -45,10 +45,10 @@ type outcome struct {
 
 // run runs a part in all pairs. The total time is from the first start to the last end.
 func (p *pairs) run(part Part) (times, error) {
-	if _, err := children.Ask[struct{}](p.initiators, func(int) any { return part }); err != nil {
+	if _, err := children.Query[struct{}](p.initiators, func(int) any { return part }); err != nil {
 		return times{}, err
 	}
-	outcomes, err := children.Ask[outcome](p.initiators, children.Go)
+	outcomes, err := children.Query[outcome](p.initiators, children.Go)
 	if err != nil {
 		return times{}, err
 	}
@@ -81,7 +81,7 @@ func ServeInitiator(ctx context.Context, conn net.Conn, open Open, start childre
 	}()
 	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
-	return line.Ended(initiate(ctx, line, open, start))
+	return line.Result(initiate(ctx, line, open, start))
 }
 
 // initiate does the steps of the protocol.

@@ -21,7 +21,7 @@ func Sheet(head any, lines []string, rows []Row, each bool) *sheet.Sheet[Row] {
 			{Name: "thread", Title: "Thread", Value: func(r Row) any { return r.thread() }, Right: true},
 			figure("ns", "Mean", 0, sheet.Nanoseconds, func(r Row) float64 { return r.NS }),
 			figure("msg_per_s", "M msg/s", 0, millions, func(r Row) float64 { return r.Rate }),
-			figure("mib_per_s", "MiB/s", 0, whole, func(r Row) float64 { return r.MiB }),
+			figure("mib_per_s", "MiB/s", 0, formatWhole, func(r Row) float64 { return r.MiB }),
 			figure("slowest_msg_per_s", "Slowest", 1, millions, func(r Row) float64 { return r.Slowest }),
 			figure("fastest_msg_per_s", "Fastest", 1, millions, func(r Row) float64 { return r.Fastest }),
 		}}
@@ -41,8 +41,8 @@ func (r Row) thread() string {
 	return strconv.Itoa(r.Thread)
 }
 
-func millions(v float64) string { return sheet.Millions(v) }
-func whole(v float64) string    { return sheet.Decimals(v, 0) }
+func millions(v float64) string    { return sheet.Millions(v) }
+func formatWhole(v float64) string { return sheet.Decimals(v, 0) }
 
 func figure(name, title string, rank int, text func(float64) string, value func(Row) float64) sheet.Column[Row] {
 	return sheet.Column[Row]{Name: name, Title: title, Rank: rank, Right: true,

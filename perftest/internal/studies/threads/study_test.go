@@ -110,7 +110,7 @@ func TestStudy(t *testing.T) {
 
 // Data that is not what was sent is found, and said, whether it is wrong in its first byte, its
 // last one or, before the clock runs, in between.
-func TestStudy_WrongData(t *testing.T) {
+func TestStudy_DetectsWrongData(t *testing.T) {
 	ctx := bounded(t)
 	p, err := newPair(ctx, job{Where: Where{Transport: "sm"}, Mode: Multi, Threads: 2, Memory: 1 << 10}, open, startTarget(ctx, target))
 	require.NoError(t, err)
@@ -174,8 +174,8 @@ func TestStudy_TargetDies(t *testing.T) {
 	}
 }
 
-// TestServe_InitiatorGone: a target whose initiator is gone in the middle of a part has nothing to say.
-func TestServe_InitiatorGone(t *testing.T) {
+// TestServe_EndsWithInitiator: a target whose initiator is gone in the middle of a part has nothing to say.
+func TestServe_EndsWithInitiator(t *testing.T) {
 	ctx := bounded(t)
 	here, there, err := oob.Pipe()
 	require.NoError(t, err)
@@ -187,7 +187,7 @@ func TestServe_InitiatorGone(t *testing.T) {
 	test, err := ParseTest("am_lat")
 	require.NoError(t, err)
 	part := Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2}
-	_, err = children.Ask[struct{}](p.target, func(int) any { return part })
+	_, err = children.Query[struct{}](p.target, func(int) any { return part })
 	require.NoError(t, err)
 	require.NoError(t, p.close())
 	assert.NoError(t, <-served)
@@ -210,8 +210,8 @@ func mortal(_ context.Context, c net.Conn) error {
 	return errors.Join(err, n.undo.Run())
 }
 
-// TestPairs_WrongData: what a pair finds wrong is ErrData for all of them.
-func TestPairs_WrongData(t *testing.T) {
+// TestPairs_DetectsWrongData: what a pair finds wrong is ErrData for all of them.
+func TestPairs_DetectsWrongData(t *testing.T) {
 	_, err := together([]outcome{{}, {Wrong: "byte 3"}})
 	require.ErrorIs(t, err, ErrData)
 	assert.ErrorContains(t, err, "pair 1: byte 3")

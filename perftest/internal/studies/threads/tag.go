@@ -11,19 +11,19 @@ const (
 	tagData = uint64(1) << 32
 	tagAck  = uint64(2) << 32
 
-	wholeTag = ^uint64(0)
+	fullMask = ^uint64(0)
 )
 
 func (l *lane) tag(kind uint64) uint64 { return kind | uint64(l.i) }
 
 // receive posts a receive of a message into its slot.
 func (l *lane) receive() (*ucp.Request, error) {
-	return l.ep.Worker().TagRecv(l.piece(l.in), l.tag(tagData), wholeTag, nil, &l.params)
+	return l.ep.Worker().TagRecv(l.piece(l.in), l.tag(tagData), fullMask, nil, &l.params)
 }
 
-// takeAck posts a receive of an acknowledgement, which has no data.
-func (l *lane) takeAck() (*ucp.Request, error) {
-	return l.ep.Worker().TagRecv(nil, l.tag(tagAck), wholeTag, nil, nil)
+// recvAck posts a receive of an acknowledgement, which has no data.
+func (l *lane) recvAck() (*ucp.Request, error) {
+	return l.ep.Worker().TagRecv(nil, l.tag(tagAck), fullMask, nil, nil)
 }
 
 // tagPing sends a message and receives the reply.
@@ -52,21 +52,21 @@ func (l *lane) tagPong(ctx context.Context, k int) error {
 // tagSends sends a window, and waits until it was received.
 func (l *lane) tagSends(ctx context.Context, k int) error {
 	l.each(l.starts.send, l.number, k)
-	if err := l.allEnded(ctx); err != nil {
+	if err := l.waitWindow(ctx); err != nil {
 		return err
 	}
-	return l.worker.Run(ctx, l.starts.takeAck)
+	return l.worker.Run(ctx, l.starts.recvAck)
 }
 
 // tagReceives receives a window, and acknowledges it.
 func (l *lane) tagReceives(ctx context.Context, k int) error {
 	l.each(l.starts.receive, nil, k)
-	if err := l.allEnded(ctx); err != nil {
+	if err := l.waitWindow(ctx); err != nil {
 		return err
 	}
 	for slot := range l.window {
 		l.slot = slot
 		l.check(l.piece(l.in), k, slot)
 	}
-	return l.worker.Run(ctx, l.starts.tell)
+	return l.worker.Run(ctx, l.starts.sendAck)
 }
