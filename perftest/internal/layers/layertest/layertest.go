@@ -85,7 +85,7 @@ type side struct {
 	peer       *side
 	driven     atomic.Uint64
 	got        uint64 // operations received from the peer
-	fault      error  // the first fault in them
+	partErr    error  // the first fault in them
 }
 
 func (e *side) Address() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, e.id), nil }
@@ -131,7 +131,7 @@ func (e *side) Op(s layer.Spec) (layer.Op, error) {
 	if e.fault == RefuseOp {
 		return nil, errors.ErrUnsupported
 	}
-	return &op{end: e, spec: s, idle: layer.NewIdle(e.cfg)}, nil
+	return &op{side: e, spec: s, idle: layer.NewIdle(e.cfg)}, nil
 }
 
 // Part has no work: the operations of the peer do it.
@@ -139,7 +139,7 @@ func (e *side) Part(s layer.Spec) (layer.Part, error) {
 	if err := s.Check(len(e.mem)); err != nil || !s.Kind.TwoSided() {
 		return nil, err
 	}
-	e.got, e.fault = 0, nil
+	e.got, e.partErr = 0, nil
 	return part{e}, nil
 }
 
@@ -153,7 +153,7 @@ func (p part) Progress() (int, error) {
 	return 0, nil
 }
 
-func (p part) Finish() (uint64, error) { return p.end.got, p.end.fault }
+func (p part) Finish() (uint64, error) { return p.end.got, p.end.partErr }
 
 type op struct {
 	*side
@@ -216,7 +216,7 @@ func (o *op) ping() {
 func (o *op) message() {
 	o.peer.got++
 	if o.fault == Corrupt {
-		o.peer.fault = layer.ErrData
+		o.peer.partErr = layer.ErrData
 	}
 }
 
