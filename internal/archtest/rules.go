@@ -21,6 +21,7 @@ internal              ucs
 internal/memtp        uct uct/base ucs internal
 internal/testenv/tlsets uct uct/all ucs internal
 internal/testenv/workeraddr wireup uct ucs
+internal/testenv/faketp uct uct/base ucs internal internal/testenv/tlsets
 internal/testenv/ucppair ucp uct ucs internal internal/testenv/tlsets
 ucs                   internal
 
@@ -78,7 +79,7 @@ ucp/internal/data     uct ucs                                        | internal
 ucp/internal/regcache uct ucs internal                               | ucp/internal/region uct/all
 ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
-ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/handshake ucp/internal/selection ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal/memtp internal/testenv/tlsets internal/testenv/ucppair
+ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/handshake ucp/internal/selection ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/tuple ucp/internal/waitqueue ucp/internal/window ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/wrap uct/base uct/internal uct/ucttest uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal/memtp internal/testenv/tlsets internal/testenv/faketp internal/testenv/ucppair
 ucp/ucxpeer           ucp/internal/data ucp/internal/engine ucp/internal/match uct uct/targetop uct/ucxtcp ucs internal
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 ucp/ucprpc            ucp ucs                                        | uct uct/all gucx internal
