@@ -52,8 +52,8 @@ RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),$(RACEMORE))
 
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
-race: ## tests of packages with several goroutines under the race detector, with GOMAXPROCS 4 and -short; RACE= removes -short
-	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(RACEPKGS)
+race: ## tests of packages with several goroutines under the race detector, with -tags invariants, GOMAXPROCS 4 and -short; RACE= removes -short
+	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -tags invariants -cpu 4 -timeout 20m $(RACE) $(RACEPKGS)
 
 invariants: ## tests of the libraries with -tags invariants and checks of pointer arithmetic, with GOMAXPROCS 1
 	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=./...=-d=checkptr $(LIBS)

@@ -19,9 +19,9 @@ func TestLongest(t *testing.T) {
 	testenv.SkipShort(t, "moves gigabytes")
 	const most = 4<<30 + 5
 	src, dst := testenv.RepeatedMemory(t, most), testenv.RepeatedMemory(t, most)
-	sets, lens := []tlsets.Set{tlsets.Real("rc", `\rc`)}, []int{1 << 31}
+	sets, lens := []tlsets.Set{tlsets.Real("sm", "sm")}, []int{1 << 31} // sm is the fastest by far
 	if testenv.Sweep() {
-		sets = append(sets, tlsets.Real("rc_mlx5", "rc_mlx5"), tlsets.Real("xrc", `\xrc`), tlsets.Real("xrc_mlx5", "xrc_mlx5"), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"))
+		sets = append(sets, tlsets.Real("rc", `\rc`), tlsets.Real("rc_mlx5", "rc_mlx5"), tlsets.Real("xrc", `\xrc`), tlsets.Real("xrc_mlx5", "xrc_mlx5"), tlsets.Real("tcp", "tcp"))
 		lens = []int{1<<31 - 1, 1 << 31, 1<<31 + 1, most}
 	}
 	for _, set := range sets {

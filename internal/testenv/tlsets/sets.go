@@ -59,8 +59,12 @@ func Real(name string, tls ...string) Set {
 	return s
 }
 
-// RealSets returns a set for each transport that can carry all operations, and sets of several transports.
+// RealSets returns a set for each transport that can carry all operations, and sets of several transports. With -short under the
+// race detector, it returns one set for each way in which goroutines take part: those of tcp, of the software HCA, and of all.
 func RealSets() []Set {
+	if testenv.RaceEnabled && testing.Short() {
+		return []Set{Real("tcp", "tcp"), Real("rc", `\rc`), Real("all")}
+	}
 	self := Real("self", "self")
 	self.Oneself = true
 	alike := func(to, name string, tls ...string) Set {

@@ -117,8 +117,20 @@ func UDTimeout(o ucttest.Options) time.Duration {
 }
 
 // likeDynamic are the checks that take long for what no category changes: a timer of the
-// device, 300 sleeps, and memory that is revoked.
-var likeDynamic = []string{"close/peer", "wake/race", "revoke/allocated", "revoke/registered", "revoke/local", "revoke/iface"}
+// device, 300 sleeps, memory that is revoked, and a put of 2 GiB.
+var likeDynamic = []string{"close/peer", "wake/race", "revoke/allocated", "revoke/registered", "revoke/local", "revoke/iface", longestPut}
+
+// longestPut is the check that transfers 2 GiB, for seconds.
+const longestPut = "limit/put"
+
+// LongestElsewhere is what a suite leaves out beside another one over the same transport, which has the longest put;
+// nothing if testenv.Sweep.
+func LongestElsewhere() []string {
+	if testenv.Sweep() {
+		return nil
+	}
+	return []string{longestPut}
+}
 
 // ofTheDevice are the checks of what is the device's alone, whatever a transport posts and
 // its ifaces share.

@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -110,13 +111,13 @@ func suites() map[string]ucttest.Harness {
 		config func(o ucttest.Options) any
 		except []string
 	}{
-		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC, nil},
+		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC, ibtest.LongestElsewhere()},
 		{udLoop, loop, ud.Transport(ud.Config{}), tinyUD, allocations},
 		{rcDV, loop, dv.RC(dv.RCConfig{}), tinyRC, nil},
 		{udDV, loop, dv.UD(dv.UDConfig{}), tinyUD, nil},
 		{rcPeers, shm, dv.RC(dv.RCConfig{}), tinyRC, revoke},
 		{udPeers, shm, dv.UD(dv.UDConfig{}), tinyUD, revoke},
-		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC, allocations},
+		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC, append(ibtest.LongestElsewhere(), allocations...)},
 	} {
 		h := suite(s.name, s.kernel, s.tl, s.config)
 		h.Except = s.except
