@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -216,10 +217,10 @@ func TestArm_PeerDies(t *testing.T) {
 			l := newEventLoop(t, x.w)
 			var from *EP
 			x.w.OnActive(wakeHere, func(m *ActiveMessage) { from = m.From })
-			c := startChild(t, "sleeper", tls, fmt.Sprintf("%x", x.w.Address()))
+			c := roles.Start(t, "sleeper", tls, fmt.Sprintf("%x", x.w.Address()))
 			l.until(func() bool { return from != nil })
 			l.requireQuiet()
-			c.kill(t)
+			c.Kill(t)
 			l.until(func() bool { return from.Err() != nil })
 		})
 	}

@@ -13,9 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/uct/all"
 )
+
+func init() { roles.Register("visit", visitRole) }
 
 // churnWarm is the number of peers after which the resources of a server do not grow any more.
 const churnWarm = 8
@@ -87,20 +90,20 @@ func startServer(t testing.TB, tls string, length int) *longServer {
 // visit runs a peer that connects and disconnects.
 func (x *longServer) visit(t *testing.T, i int) {
 	t.Helper()
-	c := newChild(t, "visit", x.tls, i%visitors, x.remote)
-	defer c.kill(t)
-	peer, err := parseRemote(c.line(t))
+	c := roles.New(t, "visit", x.tls, i%visitors, x.remote)
+	defer c.Kill(t)
+	peer, err := parseRemote(c.Line(t))
 	require.NoError(t, err)
 	switch how := manners[i%len(manners)]; how {
 	case "killed":
-		c.kill(t)
+		c.Kill(t)
 	case "server":
 		x.closeFirst(t, peer)
-		c.send(t, how)
-		c.requireExit(t)
+		c.Send(t, how)
+		c.End(t)
 	default:
-		c.send(t, how)
-		c.requireExit(t)
+		c.Send(t, how)
+		c.End(t)
 	}
 }
 
@@ -121,8 +124,8 @@ func (x *longServer) closeFirst(t *testing.T, peer remoteMem) {
 
 // visitRole is a peer that connects to a server. Its arguments are transports, the number of its value, and the server.
 // It prints its own address, and disconnects as the parent says.
-func visitRole(c *childSide) error {
-	x, err := newVisitor(c.args)
+func visitRole(c *roles.Side) error {
+	x, err := newVisitor(c.Args)
 	if err != nil {
 		return err
 	}
@@ -133,12 +136,12 @@ func visitRole(c *childSide) error {
 	defer stop()
 	how := make(chan string, 1)
 	go func() {
-		if c.nextLine() {
-			how <- c.in.Text()
+		if c.NextLine() {
+			how <- c.In.Text()
 		}
 		stop()
 	}()
-	c.printf("%v", remoteMem{x.w.Address(), x.mem.Pack()})
+	c.Printf("%v", remoteMem{x.w.Address(), x.mem.Pack()})
 	if err := x.w.Serve(ctx); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve: %v", err)
 	}

@@ -13,9 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
+
+func init() {
+	roles.Register("faulty", faultyRole)
+	roles.Register("faultyhost", faultyHostRole)
+}
 
 // connectCalls are system calls of a connection setup, with errors that they return.
 var connectCalls = []struct {
@@ -54,12 +60,12 @@ func forbidCall(index string) (unix.Errno, error) {
 }
 
 // openFaulty opens a worker whose connections take at most the given time.
-func (c *childSide) openFaulty(wireup string) (*Worker, error) {
+func openFaulty(c *roles.Side, wireup string) (*Worker, error) {
 	limit, err := time.ParseDuration(wireup)
 	if err != nil {
 		return nil, err
 	}
-	ctx, err := openContextWith(Config{WireupTimeout: limit}, c.args[0])
+	ctx, err := openContextWith(Config{WireupTimeout: limit}, c.Args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -69,35 +75,35 @@ func (c *childSide) openFaulty(wireup string) (*Worker, error) {
 // faultyRole opens a worker, makes a system call fail from then on, dials and puts. It prints "done", "errno" if the
 // error is that of the call, "timeout", or another error. Its arguments are transports, the connect timeout, the index
 // of the call, network and address.
-func faultyRole(c *childSide) error {
-	w, err := c.openFaulty(c.args[1])
+func faultyRole(c *roles.Side) error {
+	w, err := openFaulty(c, c.Args[1])
 	if err != nil {
 		return err
 	}
-	errno, err := forbidCall(c.args[2])
+	errno, err := forbidCall(c.Args[2])
 	if err != nil {
 		return err
 	}
-	c.printf("%s", dialOutcome(dialAndPut(w, c.args[3], c.args[4]), errno))
-	c.nextLine()
+	c.Printf("%s", dialOutcome(dialAndPut(w, c.Args[3], c.Args[4]), errno))
+	c.NextLine()
 	return w.Close()
 }
 
 // faultyHostRole listens, makes a system call fail from then on, and serves.
-func faultyHostRole(c *childSide) error {
-	w, err := c.openFaulty(c.args[1])
+func faultyHostRole(c *roles.Side) error {
+	w, err := openFaulty(c, c.Args[1])
 	if err != nil {
 		return err
 	}
-	l, err := w.Listen(context.Background(), c.args[3], c.args[4], ListenConfig{})
+	l, err := w.Listen(context.Background(), c.Args[3], c.Args[4], ListenConfig{})
 	if err != nil {
 		return err
 	}
-	if _, err := forbidCall(c.args[2]); err != nil {
+	if _, err := forbidCall(c.Args[2]); err != nil {
 		return err
 	}
-	c.printf("%s", l.Addr())
-	return c.untilParentGoes(func(ctx context.Context) error { return w.Until(ctx, func() bool { return false }) })
+	c.Printf("%s", l.Addr())
+	return c.UntilParentEnds(func(ctx context.Context) error { return w.Until(ctx, func() bool { return false }) })
 }
 
 func dialOutcome(err error, errno unix.Errno) string {
@@ -160,7 +166,7 @@ func TestDial_SyscallFails(t *testing.T) {
 				if call.name == tc.silent {
 					wireup, want = time.Second, []string{"timeout"}
 				}
-				c := newChild(t, "faulty", tc.tls, wireup, i, n.network, l.Addr())
+				c := roles.New(t, "faulty", tc.tls, wireup, i, n.network, l.Addr())
 				said := p.lines(c, 1)
 				require.Len(t, said, 1, call.name)
 				assert.Contains(t, want, said[0], call.name)
@@ -170,9 +176,9 @@ func TestDial_SyscallFails(t *testing.T) {
 				p.until(func() bool { return p.b.w.eps.Len() == 0 })
 			}
 			assert.True(t, failed, "no call makes Dial fail")
-			c := newChild(t, "dial", tc.tls, n.network, l.Addr(), "close")
+			c := roles.New(t, "dial", tc.tls, n.network, l.Addr(), "close")
 			require.Equal(t, []string{"connected"}, p.lines(c, 1), "a later peer")
-			c.kill(t)
+			c.Kill(t)
 		})
 	}
 }
@@ -195,13 +201,13 @@ func TestListen_SyscallFails(t *testing.T) {
 				if call.name == "accept4" {
 					continue
 				}
-				c := newChild(t, "faultyhost", tc.tls, wireup, i, n.network, n.address(t))
+				c := roles.New(t, "faultyhost", tc.tls, wireup, i, n.network, n.address(t))
 				where := p.lines(c, 1)
 				require.Len(t, where, 1, call.name)
 				err := dialAndPut(p.a.w, n.network, where[0])
 				assert.NotErrorIs(t, err, context.DeadlineExceeded, call.name)
 				failed = failed || err != nil
-				c.kill(t)
+				c.Kill(t)
 				p.until(func() bool { return p.a.w.eps.Len() == 0 })
 			}
 			assert.True(t, failed, "no call makes Dial fail")

@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 )
+
+func init() { roles.Register("idlepeers", idlePeersRole) }
 
 // idleHistory is the activity of a worker before it is idle. do returns when the worker has no EP.
 type idleHistory struct {
@@ -186,7 +189,7 @@ const peersPerChild = 25
 
 // idleCrowd is child processes with workers.
 type idleCrowd struct {
-	children []*child
+	children []*roles.Child
 	workers  []remoteMem
 }
 
@@ -196,10 +199,10 @@ func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 	self := idleTarget(tls, x.w, x.mem)
 	for left := n; left > 0; left -= peersPerChild {
 		some := min(left, peersPerChild)
-		p := startChild(t, "idlepeers", tls, some, self)
+		p := roles.Start(t, "idlepeers", tls, some, self)
 		c.children = append(c.children, p)
 		for range some {
-			r, err := parseRemote(p.line(t))
+			r, err := parseRemote(p.Line(t))
 			require.NoError(t, err)
 			c.workers = append(c.workers, r)
 		}
@@ -210,14 +213,14 @@ func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 // startSends makes each worker of each child send to the worker of the parent.
 func (c idleCrowd) startSends(t *testing.T) {
 	for _, p := range c.children {
-		p.send(t, "send")
+		p.Send(t, "send")
 	}
 }
 
 // awaitSends returns the result of each child: idleSent, or an error.
 func (c idleCrowd) awaitSends(t *testing.T) (results []string) {
 	for _, p := range c.children {
-		results = append(results, p.line(t))
+		results = append(results, p.Line(t))
 	}
 	return results
 }
@@ -236,16 +239,16 @@ func (c idleCrowd) requireSends(t *testing.T, w *Worker) {
 const idleSent = "sent"
 
 // idlePeersRole serves workers. Each of them sends to the worker of the parent at each line of input.
-func idlePeersRole(c *childSide) error {
-	n, err := strconv.Atoi(c.args[1])
+func idlePeersRole(c *roles.Side) error {
+	n, err := strconv.Atoi(c.Args[1])
 	if err != nil {
 		return err
 	}
-	parent, err := parseRemote(c.args[2])
+	parent, err := parseRemote(c.Args[2])
 	if err != nil {
 		return err
 	}
-	ctx, err := openContext(c.args[0])
+	ctx, err := openContext(c.Args[0])
 	if err != nil {
 		return err
 	}
@@ -269,17 +272,17 @@ func idlePeersRole(c *childSide) error {
 			return err
 		}
 		closers = append(closers, func() error { stop(); return w.Close() })
-		c.printf("%v", idleTarget(c.args[0], w, mem))
+		c.Printf("%v", idleTarget(c.Args[0], w, mem))
 	}
-	for c.nextLine() {
+	for c.NextLine() {
 		var err error
 		for _, send := range sends {
 			err = errors.Join(err, send())
 		}
 		if err != nil {
-			c.printf("%q", err)
+			c.Printf("%q", err)
 		} else {
-			c.printf(idleSent)
+			c.Printf(idleSent)
 		}
 	}
 	for _, closeWorker := range closers {
@@ -299,7 +302,7 @@ func peersKilled(t *testing.T, x *idleWorld, tls string, peers int) {
 		eps = append(eps, ep)
 	}
 	for _, p := range c.children {
-		p.kill(t)
+		p.Kill(t)
 	}
 	for _, ep := range eps {
 		require.NoError(t, x.w.Until(context.Background(), func() bool { return ep.Err() != nil }))
@@ -361,7 +364,7 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 	}
 	serveWhile(x.w, func() {
 		for _, p := range c.children {
-			p.requireExit(t)
+			p.End(t)
 		}
 	})
 }

@@ -14,8 +14,11 @@ import (
 
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs/config"
 )
+
+func init() { roles.Register("idleecho", idleEchoRole) }
 
 // realIdle is the timeout of tests with real transports. A longer one makes the tests only slower.
 const realIdle = 20 * time.Millisecond
@@ -210,16 +213,16 @@ const (
 
 // idleEchoRole serves workers with an EP each to the worker of the parent, which send back messages. At each line of
 // input each worker sends a message to the parent.
-func idleEchoRole(c *childSide) error {
-	n, err := strconv.Atoi(c.args[1])
+func idleEchoRole(c *roles.Side) error {
+	n, err := strconv.Atoi(c.Args[1])
 	if err != nil {
 		return err
 	}
-	parent, err := parseRemote(c.args[2])
+	parent, err := parseRemote(c.Args[2])
 	if err != nil {
 		return err
 	}
-	ctx, err := openContextWith(Config{EPIdleTimeout: realIdle, KeepaliveInterval: config.Infinite}, c.args[0])
+	ctx, err := openContextWith(Config{EPIdleTimeout: realIdle, KeepaliveInterval: config.Infinite}, c.Args[0])
 	if err != nil {
 		return err
 	}
@@ -251,14 +254,14 @@ func idleEchoRole(c *childSide) error {
 			return err
 		})
 		closers = append(closers, func() error { stop(); return w.Close() })
-		c.printf("%v", remoteMem{addr: w.Address()})
+		c.Printf("%v", remoteMem{addr: w.Address()})
 	}
-	for c.nextLine() {
+	for c.NextLine() {
 		err = nil
 		for _, send := range sends {
 			err = errors.Join(err, send())
 		}
-		c.printf("%q", fmt.Sprint(err))
+		c.Printf("%q", fmt.Sprint(err))
 	}
 	for _, closeWorker := range closers {
 		err = errors.Join(err, closeWorker())
@@ -278,10 +281,10 @@ func TestIdleLanes_Processes(t *testing.T) {
 			replies, first := map[*EP][]byte{}, 0
 			x.w.OnActive(idleReply, func(m *ActiveMessage) { replies[m.From] = append(replies[m.From], m.Data...) })
 			x.w.OnActive(idleFirst, func(*ActiveMessage) { first++ })
-			c := startChild(t, "idleecho", tls, peers, remoteMem{addr: x.w.Address()})
+			c := roles.Start(t, "idleecho", tls, peers, remoteMem{addr: x.w.Address()})
 			var eps []*EP
 			for range peers {
-				r, err := parseRemote(c.line(t))
+				r, err := parseRemote(c.Line(t))
 				require.NoError(t, err)
 				ep, err := x.w.NewEP(r.addr, EPConfig{})
 				require.NoError(t, err)
@@ -300,10 +303,10 @@ func TestIdleLanes_Processes(t *testing.T) {
 			}
 			for round := range byte(4) {
 				if round%2 == 1 {
-					c.send(t, "send")
+					c.Send(t, "send")
 					before := first
 					until(func() bool { return first == before+peers })
-					require.Equal(t, `"<nil>"`, c.line(t))
+					require.Equal(t, `"<nil>"`, c.Line(t))
 				}
 				clear(replies)
 				for _, e := range eps {
@@ -328,7 +331,7 @@ func TestIdleLanes_Processes(t *testing.T) {
 				until(closed)
 				t.Logf("descriptors: %d in use, %d idle", inUse, testenv.OpenFiles(t))
 			}
-			c.kill(t)
+			c.Kill(t)
 			if tls == `\rc` { // the device has a timeout
 				return
 			}

@@ -12,16 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
 )
 
+func init() {
+	roles.Register("dial", dialRole)
+	roles.Register("guest", guestRole)
+}
+
 // dialRole dials a listener, puts a number into the memory that it publishes as "all", and disconnects as the parent
 // says: "close" closes the EP first, "exit" does not. Its arguments are transports, network, address and the number.
-func dialRole(c *childSide) error {
-	ctx, err := openContext(c.args[0])
+func dialRole(c *roles.Side) error {
+	ctx, err := openContext(c.Args[0])
 	if err != nil {
 		return err
 	}
@@ -29,19 +35,19 @@ func dialRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.Dial(context.Background(), c.args[1], c.args[2], DialConfig{Private: []byte(c.args[3])})
+	p, err := w.Dial(context.Background(), c.Args[1], c.Args[2], DialConfig{Private: []byte(c.Args[3])})
 	if err != nil {
 		return err
 	}
 	key := p.Keys["all"]
-	if err := p.EP.PutWait(context.Background(), []byte(c.args[3]), key.Addr(), key, nil); err != nil {
+	if err := p.EP.PutWait(context.Background(), []byte(c.Args[3]), key.Addr(), key, nil); err != nil {
 		return err
 	}
 	if err := p.EP.FlushWait(context.Background()); err != nil {
 		return err
 	}
-	c.printf("connected")
-	if c.nextLine() && c.in.Text() == "close" {
+	c.Printf("connected")
+	if c.NextLine() && c.In.Text() == "close" {
 		key.Close()
 		return errors.Join(p.EP.CloseWait(context.Background(), CloseFlush), w.Close(), ctx.Close())
 	}
@@ -57,7 +63,7 @@ func TestListener_Processes(t *testing.T) {
 			p := newPair(t, tlsets.Real(tls), fromEnv(t, "TLS="+tls))
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 			for i, how := range []string{"close", "exit", "killed"} {
-				c := startChild(t, "dial", tls, n.network, l.Addr(), how)
+				c := roles.Start(t, "dial", tls, n.network, l.Addr(), how)
 				require.Equal(t, []string{"connected"}, p.lines(c, 1))
 				require.Len(t, l.peers, i+1)
 				assert.Equal(t, how, string(l.peers[i].Private))
@@ -74,26 +80,26 @@ func TestListener_Processes(t *testing.T) {
 }
 
 // see disconnects peer i, and checks that l gets a callback with the reason.
-func (p *pair) see(l *watched, c *child, i int, how string) {
+func (p *pair) see(l *watched, c *roles.Child, i int, how string) {
 	want := ucs.ErrConnReset
 	switch how {
 	case "close":
 		want = ucs.ErrPeerClosed
-		c.send(p.t, how)
+		c.Send(p.t, how)
 	case "exit":
-		c.send(p.t, how)
+		c.Send(p.t, how)
 	case "killed":
-		c.kill(p.t)
+		c.Kill(p.t)
 	}
 	p.until(func() bool { return len(l.reasons) == i+1 })
 	assert.ErrorIs(p.t, l.reasons[i], want, how)
 	if how != "killed" {
-		c.requireExit(p.t)
+		c.End(p.t)
 	}
 }
 
 // lines makes progress until the child has printed n lines, or has ended.
-func (p *pair) lines(c *child, n int) (lines []string) {
+func (p *pair) lines(c *roles.Child, n int) (lines []string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -118,7 +124,7 @@ func (p *pair) lines(c *child, n int) (lines []string) {
 
 // guestRole is a process of another user. It prints the results of dialing two addresses, trusting the owner of the
 // second one, and listens at a third one.
-func guestRole(c *childSide) error {
+func guestRole(c *roles.Side) error {
 	ctx, err := NewContext(Config{TLS: config.Allow("tcp")}, all.Components()...)
 	if err != nil {
 		return err
@@ -127,31 +133,31 @@ func guestRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range c.args[:2] {
+	for _, name := range c.Args[:2] {
 		_, err := w.Dial(context.Background(), "unix", name, DialConfig{AllowUIDs: []uint32{0}})
 		var rejected *RejectedError
 		switch {
 		case err == nil:
-			c.printf("connected")
+			c.Printf("connected")
 		case errors.As(err, &rejected) && rejected.Code == CodeForeignUser:
-			c.printf("rejected")
+			c.Printf("rejected")
 		default:
-			c.printf("%v", err)
+			c.Printf("%v", err)
 		}
 	}
-	if _, err := w.Listen(context.Background(), "unix", c.args[2], ListenConfig{}); err != nil {
+	if _, err := w.Listen(context.Background(), "unix", c.Args[2], ListenConfig{}); err != nil {
 		return err
 	}
-	c.printf("listening")
-	c.nextLine()
+	c.Printf("listening")
+	c.NextLine()
 	return errors.Join(w.Close(), ctx.Close())
 }
 
 // startGuest starts a process of another user.
-func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *child {
-	cmd := testenv.Self(roleEnv + "=" + role)
+func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *roles.Child {
+	cmd := testenv.Self(roles.Env + "=" + role)
 	cmd.Dir, cmd.SysProcAttr = "/", as
-	return &child{testenv.StartSubprocess(t, cmd)}
+	return &roles.Child{Subprocess: testenv.StartSubprocess(t, cmd)}
 }
 
 // TestListener_OtherUsers: processes of other users are rejected unless they are allowed, and so are listeners of other

@@ -13,7 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 )
+
+func init() { roles.Register("load", loadRole) }
 
 // slotLen is the length of a value of the store.
 const slotLen = 128
@@ -47,22 +50,22 @@ func loads() [][2]int {
 func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	clients := processes * goroutines
 	store := startStore(b, tls, clients*slotLen, spin)
-	var children []*child
+	var children []*roles.Child
 	for i := range processes {
-		children = append(children, startChild(b, "load", tls, goroutines, spin, i, store))
+		children = append(children, roles.Start(b, "load", tls, goroutines, spin, i, store))
 	}
 	for _, c := range children {
-		require.Equal(b, "ready", c.line(b))
+		require.Equal(b, "ready", c.Line(b))
 	}
 	each := max(1, b.N/clients)
 	b.ResetTimer()
 	for _, c := range children {
-		c.send(b, strconv.Itoa(each))
+		c.Send(b, strconv.Itoa(each))
 	}
 	before := cpuTime()
 	var cpu time.Duration
 	for _, c := range children {
-		ns, err := strconv.Atoi(c.line(b))
+		ns, err := strconv.Atoi(c.Line(b))
 		require.NoError(b, err)
 		cpu += time.Duration(ns)
 	}
@@ -72,7 +75,7 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	b.ReportMetric(float64(cpu.Nanoseconds())/float64(1000*each*clients), "cpu-us/op")
 	b.ReportMetric(0, "ns/op")
 	for _, c := range children {
-		c.requireExit(b)
+		c.End(b)
 	}
 }
 
@@ -106,22 +109,22 @@ func startStore(t testing.TB, tls string, length, spin int) remoteMem {
 
 // loadRole is a process of clients. Its arguments are transports, goroutines, SpinPolls, its number and the store. The
 // parent sends the number of operations of each goroutine.
-func loadRole(c *childSide) error {
-	goroutines, err := strconv.Atoi(c.args[1])
+func loadRole(c *roles.Side) error {
+	goroutines, err := strconv.Atoi(c.Args[1])
 	if err != nil {
 		return err
 	}
 	clients := make([]*loader, goroutines)
 	for i := range clients {
-		if clients[i], err = newLoader(c.args, i); err != nil {
+		if clients[i], err = newLoader(c.Args, i); err != nil {
 			return err
 		}
 	}
-	c.printf("ready")
-	if !c.nextLine() {
+	c.Printf("ready")
+	if !c.NextLine() {
 		return nil
 	}
-	n, err := strconv.Atoi(c.in.Text())
+	n, err := strconv.Atoi(c.In.Text())
 	if err != nil {
 		return err
 	}
@@ -132,7 +135,7 @@ func loadRole(c *childSide) error {
 		running.Go(func() { errs[i] = x.run(n) })
 	}
 	running.Wait()
-	c.printf("%d", cpuTime()-before)
+	c.Printf("%d", cpuTime()-before)
 	for _, x := range clients {
 		errs = append(errs, x.close())
 	}

@@ -11,8 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
+
+func init() { roles.Register("chat", chatRole) }
 
 const (
 	chatMost     = 100_000 // maximum length of a message, in bytes
@@ -126,8 +129,8 @@ func (x *survivor) ended(list []*Request) (rest []*Request) {
 
 // round connects a peer, kills it, and checks what is left.
 func (x *survivor) round(t *testing.T) {
-	c := newChild(t, "chat", x.tls, remoteMem{x.w.Address(), nil})
-	defer c.kill(t)
+	c := roles.New(t, "chat", x.tls, remoteMem{x.w.Address(), nil})
+	defer c.Kill(t)
 	until := x.asked + 1 + x.rng.IntN(200)
 	x.until(func() bool {
 		for len(x.tags) < chatSlots {
@@ -140,7 +143,7 @@ func (x *survivor) round(t *testing.T) {
 		}
 		return x.asked >= until
 	})
-	c.kill(t)
+	c.Kill(t)
 	x.until(func() bool { return len(x.active) == 0 && x.w.eps.Len() == 0 })
 	for _, r := range x.tags {
 		require.True(t, r.Cancel(), "a receive of which a part had arrived")
@@ -176,12 +179,12 @@ func (x *survivor) nothingLeft(t *testing.T) {
 
 // chatRole sends messages of all classes to a survivor, and receives its messages. Its arguments are transports and the
 // address.
-func chatRole(c *childSide) error {
-	ctx, err := openContext(c.args[0])
+func chatRole(c *roles.Side) error {
+	ctx, err := openContext(c.Args[0])
 	if err != nil {
 		return err
 	}
-	to, err := parseRemote(c.args[1])
+	to, err := parseRemote(c.Args[1])
 	if err != nil {
 		return err
 	}
@@ -198,7 +201,7 @@ func chatRole(c *childSide) error {
 		return err
 	}
 	go func() {
-		for c.nextLine() {
+		for c.NextLine() {
 		}
 		os.Exit(0) // the parent has ended
 	}()

@@ -15,10 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/tcp"
 )
+
+func init() { roles.Register("refused", refusedRole) }
 
 // netAddr returns an IPv4 address of netDevice. It skips the test if there is none.
 func netAddr(t testing.TB) (device, ip string) {
@@ -136,7 +139,7 @@ func TestNetwork_TwoHosts(t *testing.T) {
 		p := newPair(t, tlsets.Real("tcp"), Config{TLS: config.Allow("tcp")})
 		l := p.b.listen(t, "tcp", address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
 		at := netip.AddrPortFrom(cable.NearAddr, uint16(l.Addr().(*net.TCPAddr).Port))
-		c := startChildIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")
+		c := roles.StartIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")
 		require.Equal(t, []string{"connected"}, p.lines(c, 1))
 		assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
 		assert.Equal(t, cable.FarAddr, l.peers[0].From.Addr.Addr())
@@ -162,18 +165,18 @@ func TestNetwork_Excluded(t *testing.T) {
 			p := newPair(t, tcpOf(tc.tcp, tc.tcp), tc.cfg)
 			l := p.b.listen(t, "tcp", cable.NearAddr.String()+":0", ListenConfig{})
 			assert.Equal(t, []string{"lo"}, p.b.devices())
-			c := startChildIn(t, cable.NS, "refused", "tcp", l.Addr())
+			c := roles.StartIn(t, cable.NS, "refused", "tcp", l.Addr())
 			said := p.lines(c, 1)
 			require.Len(t, said, 1)
 			assert.Contains(t, said[0], tc.text)
-			c.requireExit(t)
+			c.End(t)
 		})
 	}
 }
 
 // refusedRole prints the result of Dial. Its arguments are transports and the address.
-func refusedRole(c *childSide) error {
-	ctx, err := openContext(c.args[0])
+func refusedRole(c *roles.Side) error {
+	ctx, err := openContext(c.Args[0])
 	if err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func refusedRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Dial(context.Background(), "tcp", c.args[1], DialConfig{})
-	c.printf("%v", err)
+	_, err = w.Dial(context.Background(), "tcp", c.Args[1], DialConfig{})
+	c.Printf("%v", err)
 	return errors.Join(w.Close(), ctx.Close())
 }

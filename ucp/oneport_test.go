@@ -16,12 +16,15 @@ import (
 
 	"github.com/gucx/gucx/internal/preface"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/tcp"
 )
+
+func init() { roles.Register("oneport", onePortRole) }
 
 // firewall permits the far end of a cable to connect to one port of the near end only.
 func firewall(t testing.TB, c *testenv.Cable, port int) {
@@ -35,13 +38,13 @@ func (l *watched) port() int { return l.Addr().(*net.TCPAddr).Port }
 
 // onePortRole dials a listener and puts over the EP, then to another worker if the listener has sent its address and
 // memory. Its arguments are SHARE_PORT, the address, token or open, and the data.
-func onePortRole(c *childSide) (err error) {
+func onePortRole(c *roles.Side) (err error) {
 	var shares config.Ternary
-	if err := shares.UnmarshalText([]byte(c.args[0])); err != nil {
+	if err := shares.UnmarshalText([]byte(c.Args[0])); err != nil {
 		return err
 	}
 	cfg := Config{TLS: config.Allow("tcp")}
-	if c.args[2] == "token" {
+	if c.Args[2] == "token" {
 		cfg.AuthToken = testToken
 	}
 	ctx, err := NewContext(cfg, tlsets.Components(all.Config{TCP: tcp.Config{SharePort: shares}})...)
@@ -53,9 +56,9 @@ func onePortRole(c *childSide) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close(), ctx.Close()) }()
-	p, err := w.Dial(context.Background(), "tcp", c.args[1], DialConfig{})
+	p, err := w.Dial(context.Background(), "tcp", c.Args[1], DialConfig{})
 	if err != nil {
-		c.printf("%v", err)
+		c.Printf("%v", err)
 		return nil
 	}
 	eps, keys := []*EP{p.EP}, []*RKey{p.Keys["all"]}
@@ -75,15 +78,15 @@ func onePortRole(c *childSide) (err error) {
 		eps, keys = append(eps, e), append(keys, k)
 	}
 	for i, e := range eps {
-		if err := e.PutWait(context.Background(), []byte(c.args[3]), keys[i].Addr()+uint64(16*i), keys[i], nil); err != nil {
+		if err := e.PutWait(context.Background(), []byte(c.Args[3]), keys[i].Addr()+uint64(16*i), keys[i], nil); err != nil {
 			return err
 		}
 		if err := e.FlushWait(context.Background()); err != nil {
 			return err
 		}
 	}
-	c.printf("connected")
-	c.nextLine()
+	c.Printf("connected")
+	c.NextLine()
 	return nil
 }
 
@@ -112,16 +115,16 @@ func TestOnePort_Firewall(t *testing.T) {
 			}
 			firewall(t, cable, l.port())
 			at := netip.AddrPortFrom(cable.NearAddr, uint16(l.port()))
-			c := startChildIn(t, cable.NS, "oneport", tc.share, at, "token", "far")
+			c := roles.StartIn(t, cable.NS, "oneport", tc.share, at, "token", "far")
 			said := p.lines(c, 1)
 			if !tc.works {
 				assert.Contains(t, said[0], "permission denied")
-				c.requireExit(t)
+				c.End(t)
 				return
 			}
 			assert.Equal(t, []string{"connected"}, said)
 			assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
-			c.requireExit(t)
+			c.End(t)
 		})
 	}
 }
@@ -146,7 +149,7 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, ownListeners(t), 1)
 	firewall(t, cable, l.port())
-	c := startChildIn(t, cable.NS, "oneport", config.Try, netip.AddrPortFrom(cable.NearAddr, uint16(l.port())), "open", "far")
+	c := roles.StartIn(t, cable.NS, "oneport", config.Try, netip.AddrPortFrom(cable.NearAddr, uint16(l.port())), "open", "far")
 	said := make(chan string, 1)
 	go func() {
 		line, _ := c.Out.ReadString('\n')
@@ -155,7 +158,7 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 	p.until(func() bool { other.Progress(); return len(said) > 0 })
 	assert.Equal(t, "connected", <-said)
 	assert.Equal(t, "far", string(p.b.mem.Bytes()[16:19]))
-	c.requireExit(t)
+	c.End(t)
 }
 
 func TestAddressAt_Errors(t *testing.T) {

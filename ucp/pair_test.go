@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if runRole() {
+	if roles.Run() {
 		return
 	}
 	testenv.Main(m)

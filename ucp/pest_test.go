@@ -17,8 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
+
+func init() {
+	roles.Register("pest", pestRole)
+	roles.Register("pesthost", pestHostRole)
+	roles.Register("pestguest", pestGuestRole)
+}
 
 // A host is a server, a guest is an honest client, and a pest is a hostile client that tries to slow the guest down.
 // Each is a process.
@@ -76,7 +83,7 @@ func TestPests(t *testing.T) {
 type pestTest struct {
 	t           *testing.T
 	tls         string
-	host, guest *child
+	host, guest *roles.Child
 	where, addr string
 	length      time.Duration // of a flood
 	table       strings.Builder
@@ -87,10 +94,10 @@ func startPests(t *testing.T, tls string) *pestTest {
 	if testenv.Soak() {
 		x.length = 10 * time.Second
 	}
-	x.host = startChild(t, "pesthost", tls)
-	x.where, x.addr, _ = strings.Cut(x.host.line(t), " ")
-	x.guest = startChild(t, "pestguest", tls, x.where)
-	require.Equal(t, "connected", x.guest.line(t))
+	x.host = roles.Start(t, "pesthost", tls)
+	x.where, x.addr, _ = strings.Cut(x.host.Line(t), " ")
+	x.guest = roles.Start(t, "pestguest", tls, x.where)
+	require.Equal(t, "connected", x.guest.Line(t))
 	fmt.Fprintf(&x.table, "over %s, floods of %v\n%-32s %12s %12s %12s %10s %10s\n",
 		tls, x.length, "flood", "worst echo", "worst Dial", "echoes", "memory", "CPU")
 	return x
@@ -116,30 +123,30 @@ func (x *pestTest) flood(kinds []int, most time.Duration) {
 	if len(kinds) > 1 {
 		length = min(most, 200*time.Millisecond)
 	}
-	children := make([]*child, len(kinds))
+	children := make([]*roles.Child, len(kinds))
 	for i, kind := range kinds {
-		children[i] = newChild(x.t, "pest", x.tls, x.where, x.addr, kind)
+		children[i] = roles.New(x.t, "pest", x.tls, x.where, x.addr, kind)
 	}
 	for _, c := range children {
-		require.Equal(x.t, "begins", c.line(x.t))
+		require.Equal(x.t, "begins", c.Line(x.t))
 	}
 	time.Sleep(length)
 	for _, c := range children {
-		c.kill(x.t)
+		c.Kill(x.t)
 	}
 }
 
-func (x *pestTest) ask(c *child, what, form string, results ...any) {
+func (x *pestTest) ask(c *roles.Child, what, form string, results ...any) {
 	x.t.Helper()
-	c.send(x.t, what)
-	line := c.line(x.t)
+	c.Send(x.t, what)
+	line := c.Line(x.t)
 	_, err := fmt.Sscanf(line, form, results...)
 	require.NoError(x.t, err, line)
 }
 
 // openWorker opens a worker over the transports of the first argument.
-func (c *childSide) openWorker() (*Worker, error) {
-	ctx, err := openContextWith(Config{}, c.args[0])
+func openWorker(c *roles.Side) (*Worker, error) {
+	ctx, err := openContextWith(Config{}, c.Args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +154,8 @@ func (c *childSide) openWorker() (*Worker, error) {
 }
 
 // pestHostRole serves until its parent ends. It replies to pings, and reports its memory in KiB and its CPU time in ms.
-func pestHostRole(c *childSide) error {
-	w, err := c.openWorker()
+func pestHostRole(c *roles.Side) error {
+	w, err := openWorker(c)
 	if err != nil {
 		return err
 	}
@@ -162,17 +169,17 @@ func pestHostRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	c.printf("%s %x", l.Addr(), w.Address())
+	c.Printf("%s %x", l.Addr(), w.Address())
 	s := w.Share()
 	serving, stop := context.WithCancel(context.Background())
 	go func() {
-		for c.nextLine() {
+		for c.NextLine() {
 			s.Do(func(*Worker) { debug.FreeOSMemory() })
 			kib, err := residentKiB()
 			if err != nil {
 				panic(err)
 			}
-			c.printf("%d %d", kib, cpuTime().Milliseconds())
+			c.Printf("%d %d", kib, cpuTime().Milliseconds())
 		}
 		stop()
 	}()
@@ -209,12 +216,12 @@ type pestGuest struct {
 }
 
 // pestGuestRole sends pings and dials. It reports the maximum times of both in microseconds.
-func pestGuestRole(c *childSide) error {
-	w, err := c.openWorker()
+func pestGuestRole(c *roles.Side) error {
+	w, err := openWorker(c)
 	if err != nil {
 		return err
 	}
-	g := &pestGuest{w: w, where: c.args[1]}
+	g := &pestGuest{w: w, where: c.Args[1]}
 	w.OnActive(pestPong, func(*ActiveMessage) { g.pongs++ })
 	limit, stop := context.WithTimeout(context.Background(), pestLimit)
 	defer stop()
@@ -223,10 +230,10 @@ func pestGuestRole(c *childSide) error {
 		return err
 	}
 	g.ep = p.EP
-	c.printf("connected")
+	c.Printf("connected")
 	asked := make(chan struct{})
 	go func() {
-		for c.nextLine() {
+		for c.NextLine() {
 			asked <- struct{}{}
 		}
 		close(asked)
@@ -237,7 +244,7 @@ func pestGuestRole(c *childSide) error {
 			if !ok {
 				return nil
 			}
-			c.printf("%d %d %d", g.echo.Microseconds(), g.dial.Microseconds(), g.echoes)
+			c.Printf("%d %d %d", g.echo.Microseconds(), g.dial.Microseconds(), g.echoes)
 			g.echo, g.dial, g.echoes = 0, 0, 0
 		default:
 			if err := g.step(); err != nil {
@@ -283,22 +290,22 @@ type pest struct {
 }
 
 // pestRole floods until its parent kills it.
-func pestRole(c *childSide) error {
-	addr, err := hex.DecodeString(c.args[2])
+func pestRole(c *roles.Side) error {
+	addr, err := hex.DecodeString(c.Args[2])
 	if err != nil {
 		return err
 	}
-	w, err := c.openWorker()
+	w, err := openWorker(c)
 	if err != nil {
 		return err
 	}
-	c.printf("begins")
-	number, err := strconv.Atoi(c.args[3])
+	c.Printf("begins")
+	number, err := strconv.Atoi(c.Args[3])
 	if err != nil {
 		return err
 	}
-	p := &pest{where: c.args[1], addr: addr, w: w}
-	return c.untilParentGoes(func(ctx context.Context) error {
+	p := &pest{where: c.Args[1], addr: addr, w: w}
+	return c.UntilParentEnds(func(ctx context.Context) error {
 		_ = pests[number].flood(p, ctx) // errors are expected
 		<-ctx.Done()
 		return ctx.Err()

@@ -10,10 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/all"
 )
+
+func init() { roles.Register("rndv", rndvRole) }
 
 // Ids of the active messages between a rndvPeer and its victim.
 const (
@@ -128,12 +131,12 @@ func (x *rndvPeer) close() error {
 
 // rndvRole is a victim. Its arguments are transports, scheme, whether it sends, the address of its parent, and whether
 // buffers are registered for each message.
-func rndvRole(c *childSide) error {
-	x, err := newRndvPeer(c.args[0], c.args[1], c.args[4] == cachedBuffers)
+func rndvRole(c *roles.Side) error {
+	x, err := newRndvPeer(c.Args[0], c.Args[1], c.Args[4] == cachedBuffers)
 	if err != nil {
 		return err
 	}
-	addr, err := hex.DecodeString(c.args[3])
+	addr, err := hex.DecodeString(c.Args[3])
 	if err != nil {
 		return err
 	}
@@ -147,12 +150,12 @@ func rndvRole(c *childSide) error {
 	}
 	gone := make(chan struct{})
 	go func() {
-		for c.nextLine() {
+		for c.NextLine() {
 		}
 		close(gone)
 	}()
 	for {
-		if c.args[2] == "send" {
+		if c.Args[2] == "send" {
 			x.send()
 		}
 		x.step()
@@ -188,8 +191,8 @@ const cachedBuffers = "cached"
 func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 	x, err := newRndvPeer(tls, scheme, buffers == cachedBuffers)
 	require.NoError(t, err)
-	c := newChild(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()), buffers)
-	defer c.kill(t)
+	c := roles.New(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()), buffers)
+	defer c.Kill(t)
 	failed := func() bool { return x.ep != nil && x.ep.Err() != nil }
 	testenv.ProgressWithin(t, patience, func() bool {
 		if victim == "recv" {
@@ -199,7 +202,7 @@ func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 		return x.ep != nil && (busy && x.ok >= moved || x.ok >= moved+10) || failed()
 	})
 	require.False(t, failed(), "%v", x.err)
-	c.kill(t)
+	c.Kill(t)
 	testenv.ProgressWithin(t, patience, func() bool { return !x.step() && failed() })
 	if x.err != nil {
 		assert.ErrorIs(t, x.err, ucs.ErrConnReset)

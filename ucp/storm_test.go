@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
+
+func init() { roles.Register("storm", stormRole) }
 
 const (
 	stormClients = 4
@@ -58,7 +61,7 @@ type storm struct {
 	rng       *rand.Rand
 	regions   []*stormRegion
 	closedMem [][]byte // registered memory after its region has closed
-	clients   []*child
+	clients   []*roles.Child
 	slot      int // of the next client
 	closed    int // regions
 	inUse     int // regions that could not be closed at once
@@ -77,7 +80,7 @@ func startStorm(t *testing.T, tls string) *storm {
 	}
 	t.Cleanup(func() {
 		for _, c := range s.clients {
-			c.kill(t)
+			c.Kill(t)
 		}
 		for _, r := range s.regions {
 			s.close(t, r)
@@ -130,33 +133,33 @@ func (s *storm) run(t *testing.T, kills int) {
 	for k := range kills {
 		i := s.rng.IntN(len(s.clients))
 		victim := s.clients[i]
-		victim.send(t, "status")
-		require.Equal(t, "ok", victim.line(t))
+		victim.Send(t, "status")
+		require.Equal(t, "ok", victim.Line(t))
 		if s.rng.IntN(3) == 0 {
 			s.replace(t, 1+s.rng.IntN(stormRegions-1))
 		}
-		victim.kill(t)
+		victim.Kill(t)
 		s.clients[i] = s.newClient(t)
 		if k%8 == 0 {
 			s.check(t)
 		}
 	}
 	for _, c := range s.clients {
-		c.kill(t)
+		c.Kill(t)
 	}
 	s.clients = nil
 	s.check(t)
 	s.closedMem = nil
 }
 
-func (s *storm) newClient(t *testing.T) *child {
+func (s *storm) newClient(t *testing.T) *roles.Child {
 	words := make([]string, len(s.regions))
 	for i, r := range s.regions {
 		words[i] = remoteMem{s.w.Address(), r.mem.Pack()}.String()
 	}
 	slot := s.slot
 	s.slot = (s.slot + 1) % stormSlots
-	return newChild(t, "storm", s.tls, slot, strings.Join(words, ";"))
+	return roles.New(t, "storm", s.tls, slot, strings.Join(words, ";"))
 }
 
 // replace closes a region while clients use it, and makes another one.
@@ -180,18 +183,18 @@ func (s *storm) close(t *testing.T, r *stormRegion) {
 }
 
 // stormRole is a client. Its arguments are transports, its slot, and the regions.
-func stormRole(c *childSide) error {
-	slot, err := strconv.Atoi(c.args[1])
+func stormRole(c *roles.Side) error {
+	slot, err := strconv.Atoi(c.Args[1])
 	if err != nil {
 		return err
 	}
 	x := &stormClient{at: uint64(slot*stormStride + stormGuard), rng: rand.New(rand.NewPCG(uint64(slot), 1))}
-	if err := x.open(c.args[0], strings.Split(c.args[2], ";")); err != nil {
+	if err := x.open(c.Args[0], strings.Split(c.Args[2], ";")); err != nil {
 		return err
 	}
 	asked := make(chan struct{}, 1)
 	go func() {
-		for c.nextLine() {
+		for c.NextLine() {
 			asked <- struct{}{}
 		}
 		close(asked)
@@ -205,7 +208,7 @@ func stormRole(c *childSide) error {
 			if !ok {
 				return nil // the parent has ended
 			}
-			c.printf("ok")
+			c.Printf("ok")
 		default:
 		}
 	}

@@ -10,25 +10,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
+
+func init() { roles.Register("streamer", streamerRole) }
 
 // streamByte returns the byte of a streamer at an offset.
 func streamByte(off int) byte { return byte(off*7 + off>>8) }
 
 // streamerRole is a peer that sends without end, in pieces of all lengths. Its arguments are transports and the address
 // of the worker that reads, which has an EP to it before.
-func streamerRole(c *childSide) error {
-	w, ep, err := c.reach()
+func streamerRole(c *roles.Side) error {
+	w, ep, err := reachParent(c)
 	if err != nil {
 		return err
 	}
-	c.printf("%x", w.Address())
-	if !c.nextLine() {
+	c.Printf("%x", w.Address())
+	if !c.NextLine() {
 		return nil
 	}
 	lengths, off := rand.New(rand.NewPCG(1, 1)), 0
-	return c.untilParentGoes(func(ctx context.Context) error {
+	return c.UntilParentEnds(func(ctx context.Context) error {
 		b := make([]byte, 1+lengths.IntN(1<<lengths.IntN(17)))
 		for i := range b {
 			b[i] = streamByte(off + i)
@@ -62,19 +65,19 @@ func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
 	defer func() { require.Zero(t, inUse(w), "requests that never came back") }()
 	defer func() { require.NoError(t, w.Close()) }()
 
-	c := startChild(t, "streamer", tls, fmt.Sprintf("%x", w.Address()))
-	addr, err := hex.DecodeString(c.line(t))
+	c := roles.Start(t, "streamer", tls, fmt.Sprintf("%x", w.Address()))
+	addr, err := hex.DecodeString(c.Line(t))
 	require.NoError(t, err)
 	ep, err := w.NewEP(addr, EPConfig{})
 	require.NoError(t, err)
-	c.send(t, "go")
+	c.Send(t, "go")
 
 	within, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	buf, off, killed := make([]byte, 40000), 0, false
 	for err == nil {
 		if off >= n && !killed {
-			c.kill(t)
+			c.Kill(t)
 			killed = true
 		}
 		var k int

@@ -9,18 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
 
+func init() { roles.Register("tagger", taggerRole) }
+
 // taggerRole is a peer that sends messages of all lengths without end. Its arguments are transports and the address of
 // the worker that receives.
-func taggerRole(c *childSide) error {
-	_, ep, err := c.reach()
+func taggerRole(c *roles.Side) error {
+	_, ep, err := reachParent(c)
 	if err != nil {
 		return err
 	}
 	lengths, i := rand.New(rand.NewPCG(1, 1)), -1
-	return c.untilParentGoes(func(ctx context.Context) error {
+	return c.UntilParentEnds(func(ctx context.Context) error {
 		i++
 		return ep.TagSendWait(ctx, 1, pattern(lengths.IntN(1<<lengths.IntN(17)), i), nil)
 	})
@@ -80,7 +83,7 @@ func killTagger(t *testing.T, tls string, n int) {
 	never, err := w.TagRecv(nil, 2, exact, nil, nil)
 	require.NoError(t, err)
 
-	c := startChild(t, "tagger", tls, fmt.Sprintf("%x", w.Address()))
+	c := roles.Start(t, "tagger", tls, fmt.Sprintf("%x", w.Address()))
 	within, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for seen < n {
@@ -92,7 +95,7 @@ func killTagger(t *testing.T, tls string, n int) {
 		check(r, nil)
 		post()
 	}
-	c.kill(t)
+	c.Kill(t)
 	testenv.ProgressWithin(t, patience, func() bool {
 		w.Progress()
 		return w.eps.Len() == 0

@@ -17,8 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/ucs"
 )
+
+func init() {
+	roles.Register("poster", posterRole)
+	roles.Register("tupler", tuplerRole)
+}
 
 const (
 	posterTag   = 7
@@ -31,8 +37,8 @@ const (
 // posterRole receives as its parent says: "short" receives one message and prints how many messages have used queues;
 // "long" posts receives, prints that, and prints when they have the right data. Its arguments are transports, address
 // of the parent, TAG_PROTO and RNDV_SCHEME.
-func posterRole(c *childSide) error {
-	w, ep, err := c.reachWith(Config{TagProto: c.args[2], RndvScheme: c.args[3]})
+func posterRole(c *roles.Side) error {
+	w, ep, err := reachParentWith(c, Config{TagProto: c.Args[2], RndvScheme: c.Args[3]})
 	if err != nil {
 		return err
 	}
@@ -40,8 +46,8 @@ func posterRole(c *childSide) error {
 	if err := ep.TagSendSyncWait(background, posterHello, nil, nil); err != nil {
 		return err
 	}
-	for c.nextLine() {
-		if c.in.Text() == "long" {
+	for c.NextLine() {
+		if c.In.Text() == "long" {
 			if err := receivePosted(c, w); err != nil {
 				return err
 			}
@@ -50,13 +56,13 @@ func posterRole(c *childSide) error {
 		if _, err := w.TagRecvWait(background, make([]byte, posterShort), posterTag, exact, nil); err != nil {
 			return err
 		}
-		c.printf("%d", counters(w)["worker/tupleq.receives"])
+		c.Printf("%d", counters(w)["worker/tupleq.receives"])
 	}
 	return nil // the parent has ended
 }
 
 // receivePosted posts the receives of a posterRole and waits for them.
-func receivePosted(c *childSide, w *Worker) error {
+func receivePosted(c *roles.Side, w *Worker) error {
 	mem, err := w.ctx.MemAlloc(posterLen)
 	if err != nil {
 		return err
@@ -67,7 +73,7 @@ func receivePosted(c *childSide, w *Worker) error {
 			return err
 		}
 	}
-	c.printf("posted")
+	c.Printf("posted")
 	for k, r := range reqs {
 		if err := r.Wait(context.Background()); err != nil {
 			return err
@@ -76,14 +82,14 @@ func receivePosted(c *childSide, w *Worker) error {
 			return fmt.Errorf("message %d is not what was sent", k)
 		}
 	}
-	c.printf("received %d through queues", counters(w)["worker/tupleq.receives"])
+	c.Printf("received %d through queues", counters(w)["worker/tupleq.receives"])
 	return nil
 }
 
 // poster is a process of posterRole, and the worker that sends to it.
 type poster struct {
 	t       *testing.T
-	c       *child
+	c       *roles.Child
 	x       end
 	through int // messages that the process received through queues
 }
@@ -101,7 +107,7 @@ func newPoster(t *testing.T, tls string, cfg Config) *poster {
 		assert.NoError(t, p.x.w.Close())
 		assert.Zero(t, inUse(p.x.w), "requests that were not released")
 	})
-	p.c = startChild(t, "poster", tls, fmt.Sprintf("%x", p.x.w.Address()), cfg.TagProto, cfg.RndvScheme)
+	p.c = roles.Start(t, "poster", tls, fmt.Sprintf("%x", p.x.w.Address()), cfg.TagProto, cfg.RndvScheme)
 	var info TagInfo
 	r, err := p.x.w.TagRecv(nil, posterHello, exact, &info, nil)
 	require.NoError(t, err)
@@ -126,19 +132,19 @@ func (p *poster) wait(r *Request) {
 // short sends a message to the process.
 func (p *poster) short() {
 	p.t.Helper()
-	p.c.send(p.t, "short")
+	p.c.Send(p.t, "short")
 	r, err := p.x.ep.TagSend(posterTag, pattern(posterShort, 0), nil)
 	require.NoError(p.t, err)
 	p.wait(r)
-	p.through, err = strconv.Atoi(p.c.line(p.t))
+	p.through, err = strconv.Atoi(p.c.Line(p.t))
 	require.NoError(p.t, err)
 }
 
 // stop stops the process when it has posted its receives.
 func (p *poster) stop() {
 	p.t.Helper()
-	p.c.send(p.t, "long")
-	require.Equal(p.t, "posted", p.c.line(p.t))
+	p.c.Send(p.t, "long")
+	require.Equal(p.t, "posted", p.c.Line(p.t))
 	require.NoError(p.t, p.c.Process.Signal(syscall.SIGSTOP))
 	var ws syscall.WaitStatus
 	_, err := syscall.Wait4(p.c.Process.Pid, &ws, syscall.WUNTRACED, nil)
@@ -191,8 +197,8 @@ func TestTuple_TargetStopped(t *testing.T) {
 		p.wait(r)
 	}
 	p.resume()
-	assert.Equal(t, fmt.Sprintf("received %d through queues", p.through+posterCount), p.c.line(t))
-	p.c.requireExit(t)
+	assert.Equal(t, fmt.Sprintf("received %d through queues", p.through+posterCount), p.c.Line(t))
+	p.c.End(t)
 }
 
 // TestRndv_TargetStopped: a message with rendezvous waits while the receiving process is stopped, also if its receive
@@ -216,8 +222,8 @@ func TestRndv_TargetStopped(t *testing.T) {
 				for _, r := range reqs {
 					p.wait(r)
 				}
-				assert.Equal(t, "received 0 through queues", p.c.line(t))
-				p.c.requireExit(t)
+				assert.Equal(t, "received 0 through queues", p.c.Line(t))
+				p.c.End(t)
 			})
 		}
 	}
@@ -409,8 +415,8 @@ func (x *tupler) checkLate(s *tuplerOp) error {
 
 // tuplerRole is the peer of a survivor. Its arguments are transports, the address of the survivor, TAG_PROTO and the
 // seed.
-func tuplerRole(c *childSide) error {
-	w, ep, err := c.reachWith(Config{TagProto: c.args[2]})
+func tuplerRole(c *roles.Side) error {
+	w, ep, err := reachParentWith(c, Config{TagProto: c.Args[2]})
 	if err != nil {
 		return err
 	}
@@ -418,13 +424,13 @@ func tuplerRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	seed, err := strconv.ParseUint(c.args[3], 10, 64)
+	seed, err := strconv.ParseUint(c.Args[3], 10, 64)
 	if err != nil {
 		return err
 	}
 	x.ep = ep
 	x.begin(seed, 1)
-	return c.untilParentGoes(func(ctx context.Context) error { return errors.Join(ctx.Err(), x.step()) })
+	return c.UntilParentEnds(func(ctx context.Context) error { return errors.Join(ctx.Err(), x.step()) })
 }
 
 // TestTuple_Killed: a process that sends and receives messages of tuples is killed at any time. The operations of its
@@ -456,13 +462,13 @@ func TestTuple_Killed(t *testing.T) {
 func killTupler(t *testing.T, x *tupler, proto string, seed uint64, now func() bool) {
 	x.ep = nil
 	x.begin(seed, 0)
-	c := newChild(t, "tupler", "xrc", fmt.Sprintf("%x", x.w.Address()), proto, seed)
-	defer c.kill(t)
+	c := roles.New(t, "tupler", "xrc", fmt.Sprintf("%x", x.w.Address()), proto, seed)
+	defer c.Kill(t)
 	testenv.ProgressWithin(t, patience, func() bool {
 		require.NoError(t, x.step(), "seed %d", seed)
 		return now()
 	})
-	c.kill(t)
+	c.Kill(t)
 	testenv.ProgressWithin(t, patience, func() bool {
 		x.w.Progress()
 		return x.w.eps.Len() == 0 && !slices.ContainsFunc(x.sends[:], func(s tuplerOp) bool {

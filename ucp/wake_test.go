@@ -14,7 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/roles"
 )
+
+func init() { roles.Register("sleeper", sleeperRole) }
 
 // wakeEnv is the number of seconds that a worker is idle before it is woken; 0 without it.
 const wakeEnv = "GUCX_UCP_WAKE"
@@ -45,12 +48,12 @@ func monotonic() uint64 {
 }
 
 // wakes wakes a sleeper b.N times and reports its times.
-func wakes(b *testing.B, c *child, pause time.Duration, wake func(now uint64)) {
+func wakes(b *testing.B, c *roles.Child, pause time.Duration, wake func(now uint64)) {
 	var took []float64
 	for b.Loop() {
 		time.Sleep(pause)
 		wake(monotonic())
-		ns, err := strconv.Atoi(c.line(b))
+		ns, err := strconv.Atoi(c.Line(b))
 		require.NoError(b, err)
 		took = append(took, float64(ns)/1000)
 	}
@@ -64,8 +67,8 @@ func wakeReader(b *testing.B, pause time.Duration) {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK) // the child inherits it
 	require.NoError(b, err)
 	defer func() { require.NoError(b, unix.Close(fd)) }()
-	c := startChild(b, "sleeper", "eventfd", fd)
-	require.Equal(b, "here", c.line(b))
+	c := roles.Start(b, "sleeper", "eventfd", fd)
+	require.Equal(b, "here", c.Line(b))
 	wakes(b, c, pause, func(now uint64) {
 		_, err := unix.Write(fd, binary.NativeEndian.AppendUint64(nil, now))
 		require.NoError(b, err)
@@ -82,7 +85,7 @@ func wakeWorker(b *testing.B, tls string, pause time.Duration) {
 	defer func() { require.NoError(b, w.Close()) }()
 	var peer *EP
 	w.OnActive(wakeHere, func(m *ActiveMessage) { peer = m.From })
-	c := startChild(b, "sleeper", tls, fmt.Sprintf("%x", w.Address()))
+	c := roles.Start(b, "sleeper", tls, fmt.Sprintf("%x", w.Address()))
 	testenv.ProgressWithin(b, patience, func() bool { w.Progress(); return peer != nil })
 	wakes(b, c, pause, func(now uint64) {
 		r, err := peer.SendActive(wakeCall, nil, binary.NativeEndian.AppendUint64(nil, now), nil)
@@ -97,16 +100,16 @@ func wakeWorker(b *testing.B, tls string, pause time.Duration) {
 
 // sleeperRole prints the times of its wake-ups. Its arguments are transports and the address of the parent, or
 // "eventfd" and a descriptor.
-func sleeperRole(c *childSide) error {
-	if c.args[0] == "eventfd" {
-		return c.readEvents()
+func sleeperRole(c *roles.Side) error {
+	if c.Args[0] == "eventfd" {
+		return readEvents(c)
 	}
-	w, ep, err := c.reach()
+	w, ep, err := reachParent(c)
 	if err != nil {
 		return err
 	}
 	w.OnActive(wakeCall, func(m *ActiveMessage) {
-		c.printf("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
+		c.Printf("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
 	})
 	r, err := ep.SendActive(wakeHere, nil, nil, nil)
 	if err != nil {
@@ -115,19 +118,19 @@ func sleeperRole(c *childSide) error {
 	if r != nil {
 		r.Release()
 	}
-	return c.untilParentGoes(w.Serve)
+	return c.UntilParentEnds(w.Serve)
 }
 
 // readEvents reads times from an eventfd until the parent has ended.
-func (c *childSide) readEvents() error {
-	fd, err := strconv.Atoi(c.args[1])
+func readEvents(c *roles.Side) error {
+	fd, err := strconv.Atoi(c.Args[1])
 	if err != nil {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), "eventfd")
-	c.printf("here")
+	c.Printf("here")
 	go func() {
-		c.nextLine()
+		c.NextLine()
 		os.Exit(0) // the parent has ended
 	}()
 	var word [8]byte
@@ -135,6 +138,6 @@ func (c *childSide) readEvents() error {
 		if _, err := file.Read(word[:]); err != nil {
 			return err
 		}
-		c.printf("%d", monotonic()-binary.NativeEndian.Uint64(word[:]))
+		c.Printf("%d", monotonic()-binary.NativeEndian.Uint64(word[:]))
 	}
 }
