@@ -89,6 +89,7 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 	defer s.release()
 	r, err := start()
 	if r == nil || err != nil {
+		s.vacancy.sent = true
 		return err
 	}
 	if err := s.waitFor(ctx, r.Done, r); err != nil {
@@ -160,6 +161,9 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 		}
 		s.w.Progress()
 	}
+	if r != nil {
+		s.vacancy.replies = s.vacancy.sent
+	}
 	for blocks := s.driven.Load(); ; blocks = true {
 		if blocks {
 			if drive, err := s.block(ctx, done, r); !drive {
@@ -172,6 +176,9 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 		resigned, err := s.drive(ctx, done, r == nil)
 		s.driven.Store(false)
 		s.condition = nil
+		if r != nil {
+			s.vacancy.sent = false
+		}
 		if resigned || err == nil && r != nil && s.blocked > 0 && s.vacancy.mayBegin() {
 			s.beginVacancy()
 		}
@@ -387,6 +394,7 @@ func (s *SharedWorker) wakeWaiters() (completed int) {
 		if x := s.byRequest[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
 			s.removeWaiter(r)
 			x.wake <- struct{}{}
+			s.vacancy.sent = false
 			completed++
 		}
 	}

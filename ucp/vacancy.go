@@ -10,11 +10,18 @@ import "time"
 //
 // To set a timer costs as much as to wake a goroutine, since the runtime wakes a thread for it. So the timer is not stopped at
 // the end of a vacancy. When it fires, it is set again if another vacancy has begun meanwhile.
+//
+// After a sleep of the driver, a vacancy begins only if two conditions hold. The timer is set already, or messages are frequent. The
+// goroutine that got the previous message sent something before it waited again. A goroutine that passes messages to
+// others, as in a server of gRPC, would arm the transports before the others run.
 type vacancy struct {
-	open  bool        // there is a vacancy now
-	quick bool        // the driver has not slept before its latest event
-	begun uint        // number of vacancies so far
-	timer *time.Timer // nil before the first vacancy
+	open    bool        // there is a vacancy now
+	quick   bool        // the driver has not slept before its latest event
+	last    time.Time   // time of the latest message after a sleep while the timer was not set
+	sent    bool        // an operation was complete at once since the latest message
+	replies bool        // value of sent when a goroutine waited after the latest message
+	begun   uint        // number of vacancies so far
+	timer   *time.Timer // nil before the first vacancy
 
 	// The timer.
 	set   bool          // endVacancy will be called
@@ -39,8 +46,12 @@ func (s *SharedWorker) beginVacancy() {
 	v := &s.vacancy
 	v.open = true
 	v.begun++
-	if !v.set {
+	switch {
+	case v.set:
+	case v.quick:
 		s.setTimer(vacancyMin)
+	default:
+		s.setTimer(vacancyMax) // longer than the time between two messages
 	}
 }
 
@@ -55,13 +66,20 @@ func (v *vacancy) fill() {
 // mayBegin reports whether a vacancy may begin at a message.
 func (v *vacancy) mayBegin() bool {
 	switch {
-	case !v.quick:
+	case !v.quick && (!v.replies || !v.set && !v.frequent(time.Now())):
 		return false
 	case v.skip > 0:
 		v.skip--
 		return false
 	}
 	return true
+}
+
+// frequent reports whether the message at now comes soon after the previous one.
+func (v *vacancy) frequent(now time.Time) bool {
+	last := v.last
+	v.last = now
+	return now.Sub(last) <= vacancyMax
 }
 
 // setTimer sets the timer. The caller holds mu.

@@ -161,6 +161,7 @@ func TestVacancy_Timer(t *testing.T) {
 	}
 	v := &s.vacancy
 	v.timer = time.AfterFunc(time.Hour, func() {}) // look is called instead
+	v.quick = true
 	s.beginVacancy()
 	assert.True(t, v.open && v.set)
 	assert.Equal(t, vacancyMin, v.limit)
@@ -217,19 +218,57 @@ func TestVacancy_ForOthers(t *testing.T) {
 	require.ErrorIs(t, x.within(driver), context.Canceled)
 }
 
-// TestVacancy_Slept: no vacancy begins at a message before which the driver has slept.
+// TestVacancy_Slept: a vacancy begins at a message before which the driver has slept only if the goroutine that gets the messages has
+// replied to the previous one, and messages are not rare.
 func TestVacancy_Slept(t *testing.T) {
 	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	x.s.Do(func(w *Worker) { w.engine.Spin.Fixed = 1 })
-	for range 10 {
+	one := func(replies bool) {
+		if replies {
+			require.NoError(t, x.s.Run(t.Context(), func() (*Request, error) { return nil, nil }))
+		}
 		received := x.receive(t.Context(), 1)
 		untilParked(t, x.s, 2)
 		x.send(1)
 		require.NoError(t, x.within(received))
 	}
-	assert.Zero(t, x.begun())
+	for range 10 {
+		x.s.Do(func(*Worker) { x.s.vacancy.last = time.Time{} })
+		one(true)
+	}
+	assert.Zero(t, x.begun(), "rare")
+	x.s.Do(func(*Worker) { x.s.vacancy.set = true })
+	for range 10 {
+		one(false)
+	}
+	assert.Zero(t, x.begun(), "no reply")
+	for n := range uint(10) {
+		one(true)
+		assert.Equal(t, n+1, x.begun())
+	}
+	x.s.Do(func(*Worker) { x.s.setTimer(0) })
 	x.stop()
 	require.ErrorIs(t, x.within(x.served), context.Canceled)
+}
+
+// TestVacancy_Frequent: messages are frequent if they come within vacancyMax. The timer of the first vacancy of such messages is
+// vacancyMax.
+func TestVacancy_Frequent(t *testing.T) {
+	s := newPair(t, faketp.Set("like rc", faketp.LikeRC()), Config{}).a.w.Share()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, now := &s.vacancy, time.Now()
+	assert.False(t, v.frequent(now))
+	for _, frequent := range []bool{true, true, false, true} {
+		now = now.Add(vacancyMax)
+		if !frequent {
+			now = now.Add(1)
+		}
+		assert.Equal(t, frequent, v.frequent(now))
+	}
+	v.timer = time.AfterFunc(time.Hour, func() {})
+	s.beginVacancy()
+	assert.Equal(t, vacancyMax, v.limit)
 }
 
 // TestVacancy_ManyTakeTurns: goroutines that receive in turns all receive.
