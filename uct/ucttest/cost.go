@@ -3,11 +3,11 @@ package ucttest
 import (
 	"encoding/binary"
 	"runtime"
-	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -135,11 +135,11 @@ func checkAllocations(t T, p *Pair) {
 			o.once(p)
 		}
 		require.NoError(t, o.err, o.name)
-		n := testing.AllocsPerRun(runs, func() { o.once(p) })
+		n := testenv.LeastAllocs(runs, func() { o.once(p) })
 		assert.Zero(t, n, "%s: allocations per operation", o.name)
 		require.NoError(t, o.err, o.name)
 	}
-	n := testing.AllocsPerRun(runs, func() { p.A.Iface.Progress() })
+	n := testenv.LeastAllocs(runs, func() { p.A.Iface.Progress() })
 	assert.Zero(t, n, "idle progress")
 	p.checkPendingAllocations(t)
 }
@@ -173,7 +173,7 @@ func (p *Pair) checkPendingAllocations(t T) {
 	for range 100 {
 		run()
 	}
-	assert.Zero(t, testing.AllocsPerRun(100, run), "pending requests: allocations per 64 posts")
+	assert.Zero(t, testenv.LeastAllocs(100, run), "pending requests: allocations per 64 posts")
 }
 
 func checkGoroutines(t T, p *Pair) {

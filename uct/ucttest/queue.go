@@ -2,7 +2,6 @@ package ucttest
 
 import (
 	"slices"
-	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -457,7 +456,7 @@ func checkQueueAllocations(t T, p *Pair) {
 		once()
 	}
 	require.Equal(t, 10, got)
-	assert.Zero(t, testing.AllocsPerRun(100, once))
+	assert.Zero(t, testenv.LeastAllocs(100, once))
 	require.Equal(t, got, sent)
 	assert.NoError(t, q.Close())
 }
