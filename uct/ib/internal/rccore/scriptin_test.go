@@ -407,7 +407,7 @@ type roomLink struct {
 }
 
 func (l roomLink) Reserve(n int) int { n = min(n, *l.room); *l.room -= n; return n }
-func (l roomLink) Return(n int)      { *l.room += n }
+func (l roomLink) Unreserve(n int)   { *l.room += n }
 
 // If a shared queue is full, an EP gets places that other EPs reserve without using them, also if
 // the completion queue has only one free slot.
