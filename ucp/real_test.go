@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -37,6 +38,10 @@ func TestSelection_RealTransports(t *testing.T) {
 		{"TLS=rc_x", "rc_mlx5 ud:aux"},
 		{"TLS=rc_mlx5", "rc_mlx5 ud:aux"},
 		{`TLS=\rc_mlx5`, "rc_mlx5 ud:aux"},
+		{`TLS=\rc,\sm`, "sm rc ud:aux"},
+		{"TLS=rc,sm", "sm rc rc_mlx5 ud:aux"},
+		{"TLS=rc_x,self", "rc_mlx5 self ud:aux"},
+		{`TLS=\rc,tcp`, "rc tcp"},
 		{"TLS=ud", "ud ud_mlx5"},
 		{"TLS=ud_v", "ud"},
 		{"TLS=ud_x", "ud_mlx5"},
@@ -190,6 +195,18 @@ func TestPollIdleTx(t *testing.T) {
 			requireBytes(t, pattern(5000, 1), p.b.mem.Bytes()[:5000])
 		}
 	}
+}
+
+// TestAux_OtherHost: sm carries no handshakes to a peer on another host, here one with sockets in another folder, so that
+// ud carries them for rc.
+func TestAux_OtherHost(t *testing.T) {
+	set := tlsets.Set{Name: "rc+sm", TLS: config.Allow(`\rc`, `\sm`), Open: func(t testing.TB) (a, b []uct.Component) {
+		var cfg all.Config
+		cfg.SM.SocketDir = testenv.SocketDir(t)
+		return tlsets.Components(cfg), tlsets.Components(all.Config{})
+	}}
+	p := newPair(t, set, Config{}).connect().warm()
+	assert.Equal(t, "rc", p.a.ep.lane(wireup.RMA).Iface.kind())
 }
 
 // TestProgress_OnlyWhatIsConnected: transports without lanes are not polled, on either side.

@@ -115,7 +115,7 @@ func (c *Context) newWorker(cfg WorkerConfig, protocols []*protocol) (_ *Worker,
 }
 
 // open opens the selected transports. If transports of a domain need a handshake and no open
-// transport can carry it, open also opens other transports of that domain, for handshakes only.
+// transport can carry it to all their peers, open also opens other transports of that domain, for handshakes only.
 func (w *Worker) open(undo *cleanup.Stack) error {
 	for _, d := range w.ctx.memory.Domains {
 		w.net.addr.MDs = append(w.net.addr.MDs, wireup.MD{Component: d.Attr.Component})
@@ -143,18 +143,21 @@ func (w *Worker) open(undo *cleanup.Stack) error {
 	return nil
 }
 
-// lacksAux reports whether transports of a domain need handshakes and none of the
-// open ones can carry them.
+// lacksAux reports whether a transport of a domain needs handshakes and no open transport can carry them to
+// all its peers.
 func (w *Worker) lacksAux(d *region.Domain) bool {
-	need := false
-	for _, i := range w.ifaces {
-		caps := i.attr.Caps
-		if caps.Has(capsAux) {
-			return false
-		}
-		need = need || i.domain == d && caps.Has(uct.CapConnectEP)
-	}
-	return need
+	return slices.ContainsFunc(w.ifaces, func(i *iface) bool {
+		return i.domain == d && i.attr.Caps.Has(uct.CapConnectEP) && !w.hasAux(i.attr.Resource.Kind)
+	})
+}
+
+// hasAux reports whether an open transport can carry handshakes to the peers of a device of the given kind. Shared
+// memory and self reach peers of this host only, a network also those of other hosts.
+func (w *Worker) hasAux(kind uct.DeviceKind) bool {
+	return slices.ContainsFunc(w.ifaces, func(i *iface) bool {
+		aux := i.attr.Resource.Kind
+		return i.attr.Caps.Has(capsAux) && (aux == uct.DeviceNet || aux == kind)
+	})
 }
 
 // capsAux is the capabilities of a transport that can carry handshakes.

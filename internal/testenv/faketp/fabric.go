@@ -212,7 +212,7 @@ func (m *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	k := m.f.Kinds[i]
 	it := &Iface{Fabric: m.f, Kind: k, OnError: p.OnError, efd: efd, index: len(m.f.Ifaces), joins: m.f.NeedsPush}
 	it.attr = uct.IfaceAttr{
-		Resource: uct.Resource{Transport: k.Name, Device: k.deviceName()}, Caps: k.Caps, Atomic: k.atomic,
+		Resource: uct.Resource{Transport: k.Name, Device: k.deviceName(), Kind: k.class}, Caps: k.Caps, Atomic: k.atomic,
 		AM:  uct.OpLimits{MaxBcopy: MaxAM},
 		Put: uct.OpLimits{MaxShort: MaxShort, MaxBcopy: MaxBcopy, MaxZcopy: MaxZcopy, MaxIOV: 1},
 		Get: uct.OpLimits{MaxShort: MaxShort, MaxBcopy: MaxBcopy, MaxZcopy: MaxZcopy, MaxIOV: 1},
