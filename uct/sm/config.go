@@ -29,6 +29,11 @@ type Config struct {
 	ConnectTimeout time.Duration  `env:"CONNECT_TIMEOUT" default:"10s" doc:"Maximum time to connect to a peer, on either side."`
 	SocketDir      string         `env:"SOCKET_DIR" doc:"Directory of the socket files by which processes in different network namespaces find each other. Empty: abstract sockets. Peers must use the same directory; the path can differ."`
 	AllowUIDs      UIDs           `env:"ALLOW_UIDS" doc:"Users whose processes may connect, in addition to the user of this process. They can then read and write all allocated memory."`
+
+	// DialInPost makes the first post on an EP dial the peer itself, instead of a goroutine. The post then blocks until the
+	// peer has accepted, and the next Progress of the iface finds the EP connected: what a program in virtual time does
+	// depends on no other goroutine.
+	DialInPost bool
 }
 
 // UIDs are user ids.

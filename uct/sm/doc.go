@@ -11,8 +11,8 @@
 //
 // An iface listens on an abstract unix socket (package internal/attach: same user,
 // or one of Config.AllowUIDs). With Config.SocketDir it listens on a socket file, which processes in other
-// network namespaces can find. The first post on an EP dials the socket in the background;
-// until the EP is connected, posts return ErrNoResource. All memory is in memfds, whose descriptors are
+// network namespaces can find. The first post on an EP dials the socket in the background, or itself with
+// Config.DialInPost; until the EP is connected, posts return ErrNoResource. All memory is in memfds, whose descriptors are
 // passed over the socket. So no files remain after a process was killed, except its
 // socket file, which the next iface removes.
 //

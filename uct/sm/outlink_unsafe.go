@@ -91,17 +91,24 @@ func (l *outLink) setState(st epState) {
 	}
 }
 
-// dial starts to connect.
+// dial starts to connect, or connects if the configuration says so. Progress handles the result.
 func (l *outLink) dial() {
 	l.setState(epDialing)
+	if l.it.cfg.DialInPost {
+		l.dialNow()
+		return
+	}
+	l.it.dials.Go(l.dialNow)
+}
+
+// dialNow connects, and passes the result to Progress. Any goroutine may call it.
+func (l *outLink) dialNow() {
 	it := l.it
-	it.dials.Go(func() {
-		out, err := it.port.Dial(context.Background(), l.gid)
-		it.mu.Lock()
-		it.dialed = append(it.dialed, dialed{l, out, err})
-		it.mu.Unlock()
-		it.post()
-	})
+	out, err := it.port.Dial(context.Background(), l.gid)
+	it.mu.Lock()
+	it.dialed = append(it.dialed, dialed{l, out, err})
+	it.mu.Unlock()
+	it.post()
 }
 
 // connected handles the result of a dial. It returns the number of EPs of the link; 0
