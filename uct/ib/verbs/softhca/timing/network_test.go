@@ -178,6 +178,32 @@ func TestProcess_Idle(t *testing.T) {
 	assert.GreaterOrEqual(t, computed, Second+1000*Nanosecond)
 }
 
+// A process that idles goes on when another one notifies it, at that time.
+func TestProcess_Notify(t *testing.T) {
+	m := newNetwork(t)
+	p := m.NewProcess()
+	var notified, woke Time
+	_, err := m.Run(1, []Step{
+		func() (bool, error) {
+			m.Enter(p)
+			seen := m.Arrivals()
+			assert.True(t, m.Idle(seen))
+			woke = m.Now()
+			assert.Equal(t, seen+1, m.Arrivals())
+			return true, nil
+		},
+		func() (bool, error) {
+			m.Spend(Second)
+			notified = m.Now()
+			p.Notify()
+			m.Spend(Second)
+			return true, nil
+		},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, notified, woke)
+}
+
 // A run in which nothing can come any more ends, and says so.
 func TestProcess_Stalled(t *testing.T) {
 	m := newNetwork(t)

@@ -5,7 +5,7 @@ package timing
 type Process struct {
 	m        *Model
 	nic      *NIC
-	arrivals uint64 // completions, of sends and receives
+	arrivals uint64 // completions of sends and receives, and what Notify reported
 	sleeping *Thread
 }
 
@@ -52,7 +52,7 @@ func (c *CQ) NIC() *NIC {
 	return c.m.nics[0]
 }
 
-// Arrivals is how many completions have come into CQs of the process that is entered.
+// Arrivals is how many completions have come into CQs of the process that is entered, and how often it was notified.
 func (m *Model) Arrivals() uint64 {
 	if p := m.owner(); p != nil {
 		return p.arrivals
@@ -60,7 +60,7 @@ func (m *Model) Arrivals() uint64 {
 	return 0
 }
 
-// Idle has the running thread do nothing until a completion has come beyond the given number of
+// Idle has the running thread do nothing until something has come beyond the given number of
 // Arrivals. It stands for polling that finds nothing. False when the run is over: it will
 // not come.
 func (m *Model) Idle(since uint64) bool {
@@ -92,6 +92,10 @@ func (m *Model) Free(f func()) {
 	th.settle()
 	th.free = false
 }
+
+// Notify reports that another core has stored something that the process may wait for, such as a message in shared
+// memory. It counts as one of Arrivals.
+func (p *Process) Notify() { p.notify() }
 
 // notify tells a process of a completion; nil is none.
 func (p *Process) notify() {
