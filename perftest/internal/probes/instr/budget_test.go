@@ -64,11 +64,14 @@ const (
 	pollLeast    = 25  // a poll of an empty completion queue
 )
 
-// Puts that rc_mlx5 writes inline into several basic blocks, in bytes, and the share of the instructions of rc that it
-// may take.
+// Puts and messages that rc_mlx5 writes inline into several basic blocks, in bytes, and the share of the instructions of rc that it
+// may take. A message is inline with its header, and sizes contain it.
 var inlineSizes = []int{64, 128, dv.MaxInline}
 
 const inlineShare = 0.6
+
+// rcInline is the length in bytes from which on rc copies puts and messages.
+const rcInline = 128
 
 func TestBudget_OneSided(t *testing.T) {
 	layers := []Part{Verbs, UCT, UCP}
@@ -76,7 +79,7 @@ func TestBudget_OneSided(t *testing.T) {
 		Plan{Ops: []Op{Put, Get, Add, FAdd, Flush, Idle}, APIs: layers, Sizes: []int{8}, Switches: true},
 		Plan{Ops: []Op{PutZcopy, GetZcopy}, APIs: layers, Sizes: []int{minZcopy}},
 		Plan{Ops: []Op{Put, Flush}, APIs: []Part{AVerbs, UCT}, Sizes: []int{8}, Transports: []string{dv.RCName}},
-		Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: inlineSizes, Transports: []string{rc.Name, dv.RCName}},
+		Plan{Ops: []Op{Put, AMShort, AMBcopy}, APIs: []Part{UCT}, Sizes: inlineSizes, Transports: []string{rc.Name, dv.RCName}},
 		Plan{Ops: sorted(overSM), APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	total := func(op Op, api Part, by string) int {
 		return sampleOf(t, m, Case{Op: op, API: api, Size: op.sizes([]int{8, minZcopy})[0], Switch: by}).Total()
@@ -89,10 +92,15 @@ func TestBudget_OneSided(t *testing.T) {
 	t.Run("rc_mlx5", func(t *testing.T) { // which writes the queue itself
 		assert.LessOrEqual(t, 2*total(Put, UCT, dv.RCName), total(Put, UCT, ""))
 		for _, size := range inlineSizes {
-			by := func(transport string) int {
-				return sampleOf(t, m, Case{Op: Put, API: UCT, Size: size, Switch: transport}).Total()
+			by := func(op Op, transport string) float64 {
+				return float64(sampleOf(t, m, Case{Op: op, API: UCT, Size: size, Switch: transport}).Total())
 			}
-			assert.LessOrEqual(t, float64(by(dv.RCName)), inlineShare*float64(by("")), "%d B", size)
+			assert.LessOrEqual(t, by(Put, dv.RCName), inlineShare*by(Put, ""), "put of %d B", size)
+			message := AMShort
+			if size > rcInline {
+				message = AMBcopy
+			}
+			assert.LessOrEqual(t, by(AMShort, dv.RCName), inlineShare*by(message, ""), "message of %d B", size)
 		}
 	})
 	t.Run("averbs", func(t *testing.T) {

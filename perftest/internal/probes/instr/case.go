@@ -89,7 +89,7 @@ func (o Op) sizes(asked []int) []int {
 	case PutZcopy, GetZcopy, PutWindow, GetWindow:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minZcopy })
 	case AMShort, AMShortRecv:
-		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n > maxAMShort })
+		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n > dv.MaxInline })
 	case Rndv, RndvRecv, RndvDone:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minRndv })
 	}
@@ -109,7 +109,8 @@ const windowLen = 80
 func (o Op) message() bool { return o >= AMShort }
 func (o Op) tagged() bool  { return o >= Tag }
 
-// maxAMShort is the maximum length of a message of AMShort here, in bytes, with its header: all transports support it.
+// maxAMShort is the maximum length of a message, in bytes, with its header, that all transports send as a short one. UCP sends messages up
+// to it short over all of them. AMShort of uct is counted up to dv.MaxInline, over transports that support the length.
 const maxAMShort = 64
 
 // minZcopy is the minimum length of a put or get, in bytes, that all layers post without a copy; UCP copies shorter
@@ -199,6 +200,8 @@ func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 		return nil // uct has none
 	case op >= AMBcopy && !op.tagged() && api == UCP && size <= maxAMShort:
 		return nil // the same call as AMShort
+	case op.message() && op < AMBcopy && api == UCP && size > maxAMShort:
+		return nil // the same call as AMBcopy
 	case op.message() && len(over) == 0:
 		over = transports
 	case api == AVerbs:
