@@ -9,13 +9,15 @@
 //	   |                                                    |
 //	software HCA ---- arrival after latency, bandwidth -- software HCA
 //
+// Ranks of one node also reach each other over sm, if the configuration permits it.
+//
 // All ranks run on one goroutine's time, the one with the smallest clock first, and are
 // switched where they post, poll, compute and wait. Progress of a worker happens in the
 // rank's own calls and nowhere else. What costs time: posts and polls as package timing has
 // them, copies between buffers by bytes, computation as the program says. Instructions of
-// ucp besides these are free. Connections are made, and memory is registered, before time
+// ucp besides these are free, unless Software or SharedMemory has them. Connections are made, and memory is registered, before time
 // begins. A run depends on its inputs alone: workers send no keepalives, no timeout of real time
-// expires, and datagrams are not sent again.
+// expires, datagrams are not sent again, sm connects in the call that posts, and costs of transports are the declared ones.
 package cluster
 
 import (
@@ -34,6 +36,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+	"github.com/gucx/gucx/uct/sm"
 	"github.com/gucx/gucx/uct/wrap"
 	"github.com/gucx/gucx/wireup"
 )
@@ -48,12 +51,14 @@ type Config struct {
 	// Seed determines the start times of ranks, within a microsecond, and the jitter of Params.
 	Seed uint64
 	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced. Intervals and timeouts in real time
-	// have no effect: KeepaliveInterval, WireupTimeout, EPIdleTimeout and LaneRetryInterval of UCP, and RTO, MaxRTO and
-	// Timeout of datagrams.
+	// have no effect: KeepaliveInterval, WireupTimeout, EPIdleTimeout and LaneRetryInterval of UCP, RTO, MaxRTO and
+	// Timeout of datagrams, and ConnectTimeout of sm. UCP uses declared costs.
 	UCP ucp.Config
 	UCT all.Config
 	// Software is the time that a rank's CPU spends on operations in addition to the costs of Params.
 	Software Software
+	// SM is the time that it spends on operations over sm.
+	SM SharedMemory
 }
 
 // Software is CPU time.
@@ -72,6 +77,7 @@ type Cluster struct {
 	ctx   *ucp.Context
 	ranks []*Rank
 	mems  []*ucp.Mem
+	sm    *sharedMemory
 	undo  cleanup.Stack
 
 	senderCopies bool
@@ -87,6 +93,7 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	}
 	cfg.withoutTimers()
 	c := &Cluster{cfg: cfg, senderCopies: cfg.UCP.TagProto == copyingProto}
+	c.sm = &sharedMemory{c: c, ifaces: map[string]*smIface{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -106,13 +113,16 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	return c, c.number()
 }
 
-// withoutTimers disables timers of real time, which would post messages into virtual time.
+// withoutTimers removes what depends on real time: timers, which would post messages into virtual time, measured costs, and
+// connections by other goroutines.
 func (c *Config) withoutTimers() {
 	u := &c.UCP
+	u.Costs = ucp.CostsDeclared
 	u.KeepaliveInterval, u.WireupTimeout, u.EPIdleTimeout, u.LaneRetryInterval = config.Infinite, config.Infinite, config.Infinite, config.Infinite
 	v, d := &c.UCT.UD, &c.UCT.UDMLX5
 	v.RTO, v.MaxRTO, v.Timeout = never, never, never
 	d.RTO, d.MaxRTO, d.Timeout = never, never, never
+	c.UCT.SM.DialInPost, c.UCT.SM.ConnectTimeout = true, never
 }
 
 // never is longer than any run.
@@ -155,7 +165,11 @@ func (c *Cluster) openContext() (err error) {
 	}
 	comps := uct.Components()
 	for i, comp := range comps {
-		comps[i] = wrap.Component(comp, copies(c.model, &c.cfg.Software))
+		layer := copies(c.model, &c.cfg.Software)
+		if comp.Name() == sm.Name {
+			layer = c.sm.layer()
+		}
+		comps[i] = wrap.Component(comp, layer)
 	}
 	if c.ctx, err = ucp.NewContext(c.cfg.UCP, comps...); err == nil {
 		c.undo.Add(c.ctx.Close)
@@ -176,6 +190,7 @@ func (c *Cluster) closeMemory() error {
 func (c *Cluster) addRank() (err error) {
 	r := &Rank{c: c, process: c.model.NewProcess(), eps: make([]*ucp.EP, c.cfg.Ranks), copied: map[tuple]bool{}}
 	c.model.Enter(r.process)
+	c.sm.opening = r
 	defer c.model.Enter(nil)
 	if r.w, err = c.ctx.NewWorker(ucp.WorkerConfig{SpinPolls: -1}); err != nil {
 		return err

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,13 +25,17 @@ func open(t *testing.T, cfg Config) *Cluster {
 	return openOver(t, "rc", cfg)
 }
 
-// openOver opens a cluster over one transport.
-func openOver(t *testing.T, transport string, cfg Config) *Cluster {
+// openOver opens a cluster over one transport, or several with + between them.
+func openOver(t *testing.T, transports string, cfg Config) *Cluster {
 	t.Helper()
 	if cfg.Params == (timing.Params{}) {
 		cfg.Params = timing.ConnectXDDR()
 	}
-	cfg.UCP.TLS = config.Allow(ucp.Exact(transport))
+	var tls []string
+	for name := range strings.SplitSeq(transports, "+") {
+		tls = append(tls, ucp.Exact(name))
+	}
+	cfg.UCP.TLS = config.Allow(tls...)
 	c, err := Open(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -70,16 +75,17 @@ func swap(r *Rank) error {
 	return receive(r, peer, buf, nil)
 }
 
-// transports are those that run in virtual time.
-var transports = []string{"rc", "rc_mlx5", "ud", "ud_mlx5", "xrc", "xrc_mlx5"}
+// transports are those that run in virtual time, alone and with sm for ranks of one node.
+var transports = []string{"rc", "rc_mlx5", "ud", "ud_mlx5", "xrc", "xrc_mlx5",
+	"rc+sm", "rc_mlx5+sm", "ud+sm", "ud_mlx5+sm", "xrc+sm", "xrc_mlx5+sm"}
 
 // A run in virtual time is the same each time, however long it takes: no keepalive, timeout or retransmission of
 // real time posts anything into it.
 func TestRun_SameEachTime(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
-	const ranks = 4
+	const ranks = 5
 	run := func(transport string, pause time.Duration) (ends []time.Duration, stats timing.Stats) {
-		cfg := Config{Ranks: ranks, Nodes: 3, UCP: ucp.Config{KeepaliveInterval: time.Millisecond, RndvThresh: 8 << 10}}
+		cfg := Config{Ranks: ranks, Nodes: 2, SM: someSM, UCP: ucp.Config{KeepaliveInterval: time.Millisecond, RndvThresh: 8 << 10}}
 		cfg.UCT.UD.RTO, cfg.UCT.UDMLX5.RTO = time.Millisecond, time.Millisecond
 		c := openOver(t, transport, cfg)
 		require.NoError(t, c.Prepare(toAll(t, 1)))

@@ -17,6 +17,7 @@ type Rank struct {
 	process *timing.Process
 	w       *ucp.Worker
 	eps     []*ucp.EP
+	stored  uint64              // how often another rank has stored something for this one in shared memory
 	yield   func(struct{}) bool // in Prepare
 	copied  map[tuple]bool      // by the sender, in the last operation
 }
@@ -114,14 +115,22 @@ const looks = 128
 
 // Until makes progress until done returns true: at the first call, or after a Progress.
 func (r *Rank) Until(done func() bool) error {
-	for !done() {
-		seen := r.c.model.Arrivals()
-		if r.w.Progress() == 0 && !done() && !r.look(done) && !r.sleep(seen) {
+	for turn := 1; !done(); turn++ {
+		seen, stored := r.c.model.Arrivals(), r.stored
+		// A message that was stored during the poll needs another poll, which takes time.
+		if r.w.Progress() == 0 && !done() && r.stored == stored && !r.look(done) && !r.sleep(seen) {
+			return timing.ErrStalled
+		}
+		if r.yield != nil && turn%longTurn == 0 && !r.yield(struct{}{}) {
 			return timing.ErrStalled
 		}
 	}
 	return nil
 }
+
+// longTurn is the number of calls of Progress, before time begins, after which a rank lets others run. Progress may return more
+// than 0 each time although a message waits for room that only another rank can make.
+const longTurn = 1 << 12
 
 // look polls. A poll without result takes no time, because the rank sleeps meanwhile. It returns
 // true if there was a result.
@@ -134,7 +143,13 @@ func (r *Rank) look(done func() bool) (found bool) {
 	return found
 }
 
-// sleep runs the other ranks until an event may have occurred.
+// notify wakes the rank because another one has stored something in memory that both share.
+func (r *Rank) notify() {
+	r.stored++
+	r.process.Notify()
+}
+
+// sleep lets the others run until something may have come.
 func (r *Rank) sleep(seen uint64) bool {
 	if r.yield != nil {
 		return r.yield(struct{}{})
