@@ -67,8 +67,9 @@ the program.
 
 --model runs the ranks in virtual time, where calls cost their instructions
 times --cpi. The counts are those of ` + "`" + `perftest instructions --layers uct,ucp
---no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5 -s 8,1k -o csv --ops tag,tag_recv,
-am_short,am_short_recv,am_bcopy,am_bcopy_recv,get,idle` + "`" + `; --counts reads others.`,
+--no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5,sm -s 8,1k -o csv --ops tag,tag_recv,
+am_short,am_short_recv,am_bcopy,am_bcopy_recv,get,idle` + "`" + `; --counts reads others.
+Ranks of one node (--nodes) reach each other over sm.`,
 		Example: `  perftest ranks                                       four ranks, all tests
   perftest ranks --ranks 8 -t allreduce,bcast -s 8-1m/16
   perftest ranks -x tcp -t pingpong -s 8

@@ -30,7 +30,7 @@ const broadwell = 2.6
 func (m *ranksModelFlags) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&m.model, "model", "", "predict in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed; -x is a list of transports then, by default rc,rc_mlx5, and 8 ranks, 3 rounds and sizes 8,1k,16k,64k are the default")
-	f.IntVar(&m.nodes, "nodes", 0, "nodes of the model, with a NIC each (default one for each rank)")
+	f.IntVar(&m.nodes, "nodes", 0, "nodes of the model, with a NIC each (default one for each rank); ranks of one node reach each other over sm")
 	f.Float64SliceVar(&m.cpi, "cpi", []float64{1}, "cycles per counted instruction in the model; an assumption, so try several")
 	f.Lookup("cpi").DefValue = "1"
 	f.Float64Var(&m.clock, "clock", broadwell, "clock rate of the CPUs of the model in `GHz`")
@@ -133,12 +133,17 @@ func (s *ranksFlags) predict(cmd *cobra.Command) error {
 	show := shown{model: s.model}
 	c := show.conditions(cmd.Context(), fmt.Sprintf("%d ranks on %d nodes, %d rounds; processors of %v GHz", study.Ranks, study.Nodes, study.Iterations, s.clock), err)
 	lines := c.lines()
+	counted := func(over string, n ranksmodel.Instructions, e error) {
+		err = errors.Join(err, e)
+		lines = append(lines, fmt.Sprintf("Instructions over %s: send %d, longer %d, get %d, deliver %d, completion %d, poll %d", over, n.Short, n.Bcopy, n.Get, n.Deliver, n.Poll, n.Idle))
+	}
 	for _, t := range study.Transports {
 		n, e := study.Counts.Of(t)
-		if e != nil {
-			return e
-		}
-		lines = append(lines, fmt.Sprintf("Instructions over %s: send %d, longer %d, get %d, deliver %d, completion %d, poll %d", t, n.Short, n.Bcopy, n.Get, n.Deliver, n.Poll, n.Idle))
+		counted(t, n, e)
+	}
+	if study.SharesNodes() {
+		n, e := study.Counts.OfSM()
+		counted("sm, within a node", n, e)
 	}
 	return errors.Join(err, ranksmodel.Sheet(c, lines, rows).Write(cmd.OutOrStdout(), s.output))
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+	"github.com/gucx/gucx/uct/sm"
 )
 
 // CountsCommand has printed the counts of this package.
 const CountsCommand = "perftest instructions --ops tag,tag_recv,am_short,am_short_recv,am_bcopy,am_bcopy_recv,get,idle" +
-	" --layers uct,ucp --no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5 -s 8,1k -o csv"
+	" --layers uct,ucp --no-device -n 3 -x rc,rc_mlx5,ud,ud_mlx5,sm -s 8,1k -o csv"
 
 //go:embed counts.csv
 var counted string
@@ -109,6 +110,24 @@ func (c *Counts) Of(transport string) (n Instructions, err error) {
 	return n, err
 }
 
+// OfSM returns the counts of sm. Its poll and delivery are counted together: Poll is 0, and Deliver contains the poll that finds
+// the message.
+func (c *Counts) OfSM() (n Instructions, err error) {
+	get := func(op, size, layer, transport string) int {
+		sum := c.sum[count{op, size, layer, transport, layer}]
+		if sum == 0 && err == nil {
+			err = fmt.Errorf("%w: %s of %s bytes over %s is not counted", ErrCounts, op, size, transport)
+		}
+		return sum
+	}
+	n.Short = get("tag", shortSize, "ucp", defaultTransport) + get("am_short", shortSize, "uct", sm.Name)
+	n.Bcopy = get("tag", bcopySize, "ucp", defaultTransport) + get("am_bcopy", bcopySize, "uct", sm.Name)
+	n.Get = get("get", bcopySize, "uct", sm.Name)
+	n.Idle = get("idle", noSize, "uct", sm.Name)
+	n.Deliver = get("tag_recv", shortSize, "ucp", defaultTransport) + get("am_short_recv", shortSize, "uct", sm.Name)
+	return n, err
+}
+
 // datagrams reports whether a transport supports only active messages.
 func datagrams(transport string) bool { return strings.HasPrefix(transport, "ud") }
 
@@ -125,14 +144,26 @@ func (n *Instructions) apply(p *timing.Params, cycle timing.Time) (s cluster.Sof
 	p.PollCall = timing.Time(n.Idle) * cycle
 	p.CQERead = timing.Time(n.Poll)*cycle + cacheRead
 	s.Receive = timing.Time(n.Deliver) * cycle
-	for v := range s.Post {
-		s.Post[v] = p.PostCall
+	s.Post = n.posts(cycle)
+	return s
+}
+
+// sharedMemory returns what operations over sm take. Each poll takes that of one which finds nothing; a message takes the
+// rest of the poll that finds it.
+func (n *Instructions) sharedMemory(cycle timing.Time) cluster.SharedMemory {
+	return cluster.SharedMemory{Post: n.posts(cycle), Poll: timing.Time(n.Idle) * cycle, Receive: timing.Time(max(0, n.Deliver-n.Idle)) * cycle}
+}
+
+// posts returns what posting takes, by variant.
+func (n *Instructions) posts(cycle timing.Time) (post [uct.NumVariants]timing.Time) {
+	for v := range post {
+		post[v] = timing.Time(n.Short) * cycle
 		switch uct.Variant(v) {
 		case uct.AMBcopy, uct.AMZcopy, uct.PutBcopy:
-			s.Post[v] = timing.Time(n.Bcopy) * cycle
+			post[v] = timing.Time(n.Bcopy) * cycle
 		case uct.GetBcopy, uct.GetZcopy, uct.PutZcopy:
-			s.Post[v] = timing.Time(n.Get) * cycle
+			post[v] = timing.Time(n.Get) * cycle
 		}
 	}
-	return s
+	return post
 }

@@ -3,6 +3,7 @@ package ranksmodel
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -93,6 +94,46 @@ func TestRun_Datagrams(t *testing.T) {
 	}
 }
 
+// TestRun_SharedNodes: ranks of one node reach each other over sm, which is much faster than their NIC, and rows depend on
+// their inputs alone.
+func TestRun_SharedNodes(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
+	s := study(t)
+	s.Transports, s.Sizes = []string{"rc", "rc_mlx5", "ud"}, []int{8, 2048, 40_000}
+	run := func(nodes int) []Row {
+		s.Nodes = nodes
+		require.NoError(t, s.Check())
+		rows, err := s.Run(t.Context(), nil)
+		require.NoError(t, err)
+		require.Len(t, rows, s.Cases())
+		return rows
+	}
+	shared := run(2)
+	assert.Equal(t, shared, run(2))
+	apart := run(4)
+	for i, r := range shared {
+		if r.Test == "pingpong" && r.Size == 8 {
+			assert.Less(t, 3*r.MeanNS, apart[i].MeanNS, r.Transport)
+		}
+	}
+}
+
+// TestRun_SharedNodesPingPong: a message within a node takes what its instructions do, and the transfer of a line.
+func TestRun_SharedNodesPingPong(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
+	s := study(t)
+	pp, err := ParseTest("pingpong")
+	require.NoError(t, err)
+	s.Tests, s.Sizes, s.Ranks, s.Nodes, s.CPI, s.Transports = []Test{pp}, []int{8}, 2, 1, []float64{1, 2}, []string{"rc"}
+	rows, err := s.Run(t.Context(), nil)
+	require.NoError(t, err)
+	n, err := s.Counts.OfSM()
+	require.NoError(t, err)
+	cycles := float64(n.Short+n.Deliver) / s.Clock * 1e9
+	assert.InDelta(t, 1.25*cycles, rows[1].MeanNS-rows[0].MeanNS, 0.5*cycles)
+	assert.Greater(t, rows[0].MeanNS, cycles+float64(s.Params.LineTransfer)/float64(timing.Nanosecond))
+}
+
 // TestRun_Canceled: rows that are there come with the error.
 func TestRun_Canceled(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
@@ -138,7 +179,13 @@ func TestCounts(t *testing.T) {
 	assert.Greater(t, rc.Bcopy, rc.Short)
 	of("ud")
 	of("ud_mlx5")
-	_, err := c.Of("xrc")
+	shared, err := c.OfSM()
+	require.NoError(t, err)
+	assert.Less(t, shared.Short, direct.Short)
+	assert.Less(t, shared.Deliver, direct.Poll+direct.Deliver)
+	_, err = withoutSM(c).OfSM()
+	require.ErrorIs(t, err, ErrCounts)
+	_, err = c.Of("xrc")
 	require.ErrorIs(t, err, ErrCounts)
 	for _, text := range []string{"", "op,size\n", "op,size,layer,switch,part,instructions\nput,8,uct,,uct,many\n", "a\nb,c\n"} {
 		_, err := ReadCounts(strings.NewReader(text))
@@ -156,11 +203,19 @@ func TestInstructions_Apply(t *testing.T) {
 	assert.Equal(t, []timing.Time{200, 300, 180}, []timing.Time{s.Post[uct.AMShort], s.Post[uct.AMBcopy], s.Post[uct.GetZcopy]})
 }
 
+// withoutSM returns counts of a build before sm was counted.
+func withoutSM(c *Counts) *Counts {
+	less := &Counts{sum: maps.Clone(c.sum)}
+	maps.DeleteFunc(less.sum, func(k count, _ int) bool { return k.transport == "sm" })
+	return less
+}
+
 func TestCheck(t *testing.T) {
 	for _, change := range []func(*Study){
 		func(s *Study) { s.Tests = nil }, func(s *Study) { s.Sizes = nil }, func(s *Study) { s.Transports = nil }, func(s *Study) { s.CPI = nil },
 		func(s *Study) { s.Ranks = 1 }, func(s *Study) { s.Ranks = mostRanks + 1 }, func(s *Study) { s.Nodes = 5 }, func(s *Study) { s.Nodes = 0 },
 		func(s *Study) { s.Iterations = 0 }, func(s *Study) { s.Clock = 0 }, func(s *Study) { s.CPI = []float64{0} }, func(s *Study) { s.CPI = []float64{mostCPI + 1} },
+		func(s *Study) { s.Nodes, s.Counts = 2, withoutSM(s.Counts) },
 		func(s *Study) { s.Transports = []string{"xrc"} }, func(s *Study) { s.Transports = []string{"rc", "rc"} },
 	} {
 		s := study(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+	"github.com/gucx/gucx/uct/sm"
 )
 
 // Study selects the operations, ranks and transports to predict.
@@ -24,7 +25,7 @@ type Study struct {
 	Tests      []Test
 	Sizes      []int
 	Ranks      int
-	Nodes      int // each with a NIC
+	Nodes      int // each with a NIC; ranks of one node reach each other over sm
 	Iterations int
 	Seed       uint64 // seed of the start times of ranks, and of Params.Jitter
 }
@@ -76,8 +77,15 @@ func (s *Study) Check() error {
 			return err
 		}
 	}
+	if s.SharesNodes() {
+		_, err := s.Counts.OfSM()
+		return err
+	}
 	return nil
 }
+
+// SharesNodes reports whether a node has several ranks.
+func (s *Study) SharesNodes() bool { return s.Nodes < s.Ranks }
 
 // Cases returns the number of rows.
 func (s *Study) Cases() int { return len(s.CPI) * len(s.Transports) * len(s.Tests) * len(s.Sizes) }
@@ -120,9 +128,13 @@ func (s *Study) compare(rows []Row) (list []Row) {
 }
 
 // settings selects protocols that do not depend on this machine: messages are copied; large ones use rendezvous with a
-// zero-copy get, or are sent in fragments over datagrams.
-func settings(transport string) []string {
-	env := []string{"GUCX_TLS=" + ucp.Exact(transport), "GUCX_RNDV_THRESH=32k", "GUCX_ZCOPY_THRESH=32k"}
+// zero-copy get, or are sent in fragments over datagrams. withSM permits sm, which reaches ranks of the same node.
+func settings(transport string, withSM bool) []string {
+	tls := ucp.Exact(transport)
+	if withSM {
+		tls += "," + ucp.Exact(sm.Name)
+	}
+	env := []string{"GUCX_TLS=" + tls, "GUCX_RNDV_THRESH=32k", "GUCX_ZCOPY_THRESH=32k"}
 	if datagrams(transport) {
 		return append(env, "GUCX_RNDV_SCHEME=am")
 	}
@@ -131,17 +143,7 @@ func settings(transport string) []string {
 
 // transport predicts all tests over a transport.
 func (s *Study) transport(ctx context.Context, name string, cpi float64, step func(string, int)) (rows []Row, err error) {
-	cfg, err := gucx.FromEnv(settings(name), gucx.Own{})
-	if err != nil {
-		return nil, err
-	}
-	n, err := s.Counts.Of(name)
-	if err != nil {
-		return nil, err
-	}
-	params := s.Params
-	software := n.apply(&params, timing.Time(cpi/s.Clock*float64(timing.Second)))
-	c, err := cluster.Open(cluster.Config{Params: params, Ranks: s.Ranks, Nodes: s.Nodes, Seed: s.Seed, UCP: cfg.UCP, UCT: cfg.UCT, Software: software})
+	c, err := s.open(name, cpi)
 	if err != nil {
 		return nil, err
 	}
@@ -167,6 +169,29 @@ func (s *Study) transport(ctx context.Context, name string, cpi float64, step fu
 		}
 	}
 	return rows, nil
+}
+
+// open opens the cluster for a transport.
+func (s *Study) open(transport string, cpi float64) (*cluster.Cluster, error) {
+	cfg, err := gucx.FromEnv(settings(transport, s.SharesNodes()), gucx.Own{})
+	if err != nil {
+		return nil, err
+	}
+	c := cluster.Config{Params: s.Params, Ranks: s.Ranks, Nodes: s.Nodes, Seed: s.Seed, UCP: cfg.UCP, UCT: cfg.UCT}
+	cycle := timing.Time(cpi / s.Clock * float64(timing.Second))
+	n, err := s.Counts.Of(transport)
+	if err != nil {
+		return nil, err
+	}
+	c.Software = n.apply(&c.Params, cycle)
+	if s.SharesNodes() {
+		n, err := s.Counts.OfSM()
+		if err != nil {
+			return nil, err
+		}
+		c.SM = n.sharedMemory(cycle)
+	}
+	return cluster.Open(c)
 }
 
 // job is the ranks of a cluster as a group.
