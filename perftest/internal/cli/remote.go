@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/peers/launch"
 	"github.com/gucx/gucx/perftest/internal/peers/oob"
@@ -141,7 +142,7 @@ func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
 			}
 			return err
 		}
-		err = target.Serve(ctx, conn, cfg.Set(), target.Options{HelloTimeout: oob.HelloTimeout})
+		err = target.Serve(ctx, conn, cfg.Set(), target.Options{HelloTimeout: oob.HelloTimeout, Device: ownDevice(cfg)})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -151,6 +152,25 @@ func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
 		if err != nil {
 			cmd.PrintErrf("%s: client %s: %v\n", p.Name, conn.RemoteAddr(), err)
 		}
+	}
+}
+
+// ownDevice returns a function that chooses the device of a server: that of the client, unless GUCX_NET_DEVICES of the server
+// excludes it. Then it is the first one with the transport that the server's list has, as hosts may name their devices
+// differently. nil without a list.
+func ownDevice(cfg layers.Config) func(oob.Params) string {
+	if cfg.UCP.NetDevices.Names() == nil {
+		return nil
+	}
+	return func(p oob.Params) string {
+		list, _ := allowed(cfg.UCP, cfg.Components(p.Fabric)) // after an error the client's device is opened, which says why
+		if _, permitted := pickResource(list, p.Transport, p.Device); permitted {
+			return p.Device
+		}
+		if own, ok := pickResource(list, p.Transport, ""); ok {
+			return own.Device
+		}
+		return p.Device
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+	"github.com/gucx/gucx/ucs/config"
 )
 
 // servingIn starts a server in a network namespace, as a user of another host does, and returns it with its address.
@@ -63,4 +66,16 @@ func TestTwoHosts_TCP(t *testing.T) {
 	require.NoError(t, server.Process.Signal(syscall.SIGTERM))
 	code, stderr := server.wait(t)
 	assert.Equal(t, 143, code, stderr)
+}
+
+// A server opens the device that the client names if GUCX_NET_DEVICES of the server permits it, otherwise its own.
+func TestOwnDevice(t *testing.T) {
+	var cfg layers.Config
+	assert.Nil(t, ownDevice(cfg), "without a list the client decides")
+	cfg.UCP.NetDevices = config.Allow("softhca0:1")
+	choose := ownDevice(cfg)
+	for client, want := range map[string]string{"rxe9:1": "softhca0:1", "softhca0": "softhca0", "softhca0:1": "softhca0:1", "": ""} {
+		assert.Equal(t, want, choose(oob.Params{Transport: "rc", Device: client, Fabric: "shm"}), client)
+	}
+	assert.Equal(t, "eth0", choose(oob.Params{Transport: "tcp", Device: "eth0", Fabric: "shm"}), "the list has none for tcp")
 }

@@ -31,12 +31,14 @@ type Options struct {
 	HelloTimeout time.Duration
 	// Beside: the initiator is in this process.
 	Beside bool
+	// Device returns the device to open for the parameters of the initiator; nil means the one that they name.
+	Device func(oob.Params) string
 }
 
 // Serve serves one initiator until it sends bye or disconnects, or until ctx ends. It closes c, which must be a socket.
 // It returns ErrDisconnected if the initiator closes the connection without bye.
 func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
-	s := &session{conn: oob.NewConn(c), layers: layers, sides: map[string]*side{}, ctx: ctx, beside: o.Beside}
+	s := &session{conn: oob.NewConn(c), layers: layers, sides: map[string]*side{}, ctx: ctx, beside: o.Beside, device: o.Device}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
 	err := s.run(o.HelloTimeout)
@@ -53,8 +55,9 @@ type session struct {
 	sides   map[string]*side
 	ctx     context.Context // ends the session
 	beside  bool
-	driving *side // layer driven since the last request other than State; nil for none
-	driven  bool  // since the last request to Drive, layers made progress
+	device  func(oob.Params) string // see Options
+	driving *side                   // layer driven since the last request other than State; nil for none
+	driven  bool                    // since the last request to Drive, layers made progress
 }
 
 func (s *session) run(helloTimeout time.Duration) error {
@@ -292,6 +295,9 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 		return oob.Reply{}, errors.New("layer is open already")
 	case len(s.sides) == maxLayers:
 		return oob.Reply{}, fmt.Errorf("at most %d layers", maxLayers)
+	}
+	if s.device != nil {
+		p.Device = s.device(p)
 	}
 	c, err := open(layer.Config{
 		Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
