@@ -24,7 +24,7 @@ func TestDevice(t *testing.T) {
 }
 
 // Posting is refused before the QP is connected, with the state in the text.
-func TestPost_WrongState(t *testing.T) {
+func TestPost_RejectsWrongState(t *testing.T) {
 	d := openDevice(t)
 	a, b := d.side(verbs.QPInitAttr{}), d.side(verbs.QPInitAttr{})
 	wr := []verbs.SendWR{write(1, a, b, 8)}

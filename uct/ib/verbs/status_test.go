@@ -210,7 +210,7 @@ func TestStatus_ErrAndReset(t *testing.T) {
 }
 
 // The victim of a bad access goes to ERR as well, and its context is told.
-func TestStatus_VictimIsTold(t *testing.T) {
+func TestStatus_TargetIsNotified(t *testing.T) {
 	if os.Getenv(deviceEnv) != "" {
 		t.Skip("rxe raises no event when it refuses an access")
 	}

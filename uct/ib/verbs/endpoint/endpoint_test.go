@@ -146,7 +146,7 @@ func TestNaiveEndpoints_ExhaustTheDevice(t *testing.T) {
 	open(t, small, 11, naive)
 }
 
-func TestOpen_NoDomainsLeft(t *testing.T) {
+func TestOpen_DomainsExhausted(t *testing.T) {
 	_, err := endpoint.Open(device(t, softhca.Config{}), 513, endpoint.Config{Plan: endpoint.Plan{Context: 513, Domain: 1}})
 	require.ErrorIs(t, err, ucs.ErrNoMemory)
 	assert.ErrorContains(t, err, "512 dynamic UAR pages")

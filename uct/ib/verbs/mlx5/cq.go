@@ -54,10 +54,10 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 		return nil, err
 	}
 	undo.Add(c.mem.free)
-	if c.dbrec, err = p.dbrecs.take(); err != nil {
+	if c.dbrec, err = p.dbrecs.get(); err != nil {
 		return nil, err
 	}
-	undo.Add(func() error { p.dbrecs.give(c.dbrec); return nil })
+	undo.Add(func() error { p.dbrecs.put(c.dbrec); return nil })
 	view, err := prm.NewCQView(c.mem.base, uint32(count))
 	if err != nil {
 		return nil, opError("create CQ", err)
@@ -119,7 +119,7 @@ func (c *compQueue) Poll(wc []verbs.WC) int {
 	}
 	c.cqes.Drive()
 	c.mu.lock()
-	n := c.take(wc)
+	n := c.pollEntries(wc)
 	c.mu.unlock()
 	return n
 }
@@ -127,11 +127,11 @@ func (c *compQueue) Poll(wc []verbs.WC) int {
 // poll is Poll for a single-threaded queue in which there may be something.
 func (c *compQueue) poll(wc []verbs.WC) int {
 	c.cqes.Drive()
-	return c.take(wc)
+	return c.pollEntries(wc)
 }
 
-// take moves completions to wc, and sets the watch on the entry that is next.
-func (c *compQueue) take(wc []verbs.WC) int {
+// pollEntries moves completions to wc, and sets the watch to the next entry.
+func (c *compQueue) pollEntries(wc []verbs.WC) int {
 	n, r := 0, &c.cqes
 	from := r.CI()
 	for n < len(wc) {
@@ -229,7 +229,7 @@ func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 		qp.sq.retire(slot)
 	case prm.CQERespErr:
 		*wc = verbs.WC{Opcode: verbs.WCRecv}
-		if !c.takeRecv(s, t, wc) {
+		if !c.completeRecv(s, t, wc) {
 			return false
 		}
 	default:
@@ -242,7 +242,7 @@ func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 // parseRecv is parse for an arrival.
 func (c *compQueue) parseRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	*wc = verbs.WC{Opcode: verbs.WCRecv, ByteLen: s.ByteCount()}
-	if !c.takeRecv(s, t, wc) {
+	if !c.completeRecv(s, t, wc) {
 		return false
 	}
 	if t.Opcode() == prm.CQERespWrImm {
@@ -260,10 +260,10 @@ func (c *compQueue) parseRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	return true
 }
 
-// takeRecv retires the receive that the CQE is of.
-func (c *compQueue) takeRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) (ok bool) {
+// completeRecv retires the receive of a CQE.
+func (c *compQueue) completeRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) (ok bool) {
 	if srq := c.last.srq; srq != nil {
-		wc.ID, wc.QPN = srq.take(t.WQECounter()), s.QPN()
+		wc.ID, wc.QPN = srq.retire(t.WQECounter()), s.QPN()
 		return true
 	}
 	qp := c.last.qp
@@ -272,7 +272,7 @@ func (c *compQueue) takeRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) (ok bool)
 	}
 	wc.QPN = qp.qpn
 	if qp.srq != nil {
-		wc.ID = qp.srq.take(t.WQECounter())
+		wc.ID = qp.srq.retire(t.WQECounter())
 		return true
 	}
 	wc.ID, ok = qp.rq.Take()
@@ -343,7 +343,7 @@ func (c *compQueue) Close() error {
 	if c.channel != nil {
 		c.channel.forget(c)
 	}
-	p.dbrecs.give(c.dbrec)
+	p.dbrecs.put(c.dbrec)
 	p.count(func(r *verbs.Resources) { r.CQs--; r.Bytes.CQs -= c.footprint() })
 	return c.mem.free()
 }

@@ -40,16 +40,16 @@ func (ch *kernelChannel) Pending() bool {
 		case sn != next: // the event of the last arm was taken
 		case solicitedOnly:
 			return ch.events.Readable()
-		case c.holdsCompletion():
+		case c.hasCompletion():
 			return true
 		}
 	}
 	return false
 }
 
-// holdsCompletion reports whether the entry at the consumer index is software's. The doorbell record has the
-// index, also if another package polls the queue.
-func (c *compQueue) holdsCompletion() bool {
+// hasCompletion reports whether software owns the entry at the consumer index. The doorbell record
+// contains the index, also if another package polls the queue.
+func (c *compQueue) hasCompletion() bool {
 	ci := c.dbrec.CI()
 	return c.cqes.Slot(ci).Tail().Owned(c.cqes.Owner(ci))
 }
@@ -61,14 +61,14 @@ func (ch *kernelChannel) TryGet() *verbs.CQ {
 		if !ok {
 			return nil
 		}
-		if v := ch.take(cqn); v != nil {
+		if v := ch.eventCQ(cqn); v != nil {
 			return v
 		}
 	}
 }
 
-// take returns the CQ of an event, which is disarmed; nil if it is gone.
-func (ch *kernelChannel) take(cqn uint32) *verbs.CQ {
+// eventCQ returns the CQ of an event and disarms it; nil if the CQ does not exist any more.
+func (ch *kernelChannel) eventCQ(cqn uint32) *verbs.CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, c := range ch.cqs {

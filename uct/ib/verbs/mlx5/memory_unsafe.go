@@ -58,8 +58,8 @@ type dbrecSlot struct {
 	line int
 }
 
-// take returns a record of zeros.
-func (p *dbrecPool) take() (dbrecSlot, error) {
+// get returns a record of zeros.
+func (p *dbrecPool) get() (dbrecSlot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pg, err := p.withRoom()
@@ -89,7 +89,7 @@ func (p *dbrecPool) withRoom() (*dbrecPage, error) {
 	return pg, nil
 }
 
-func (p *dbrecPool) give(s dbrecSlot) {
+func (p *dbrecPool) put(s dbrecSlot) {
 	p.mu.Lock()
 	s.page.used &^= 1 << s.line
 	p.mu.Unlock()

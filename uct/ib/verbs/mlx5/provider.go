@@ -48,7 +48,7 @@ func NewProvider(hw prm.Hardware, cfg Config) (*Provider, error) {
 	}
 	p.events.init()
 	if p.uuars, err = newUUARPolicy(cfg, &p.pages); err != nil {
-		return nil, errors.Join(err, p.pages.giveAll())
+		return nil, errors.Join(err, p.pages.putAll())
 	}
 	p.tds = tdUUARs{pages: &p.pages, blueFlame: !cfg.ShutUpBF}
 	hw.SetAsyncSink(&p.events)
@@ -128,7 +128,7 @@ func (p *Provider) Close() error {
 		return opError("close device", ucs.ErrBusy)
 	}
 	p.events.close()
-	if err := p.pages.giveAll(); err != nil {
+	if err := p.pages.putAll(); err != nil {
 		return opError("close device", err)
 	}
 	if err := p.hw.Close(); err != nil {
@@ -236,7 +236,7 @@ type threadDomain struct {
 func (p *Provider) AllocTD(attr verbs.TDInitAttr) (io.Closer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u, err := p.tds.take(attr.Sharing)
+	u, err := p.tds.get(attr.Sharing)
 	if err != nil {
 		return nil, opError("allocate TD", err)
 	}
@@ -250,7 +250,7 @@ func (t *threadDomain) Close() error {
 	p := t.prov
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.tds.give(t.uuar, t.sharing); err != nil {
+	if err := p.tds.put(t.uuar, t.sharing); err != nil {
 		return opError("free TD", err)
 	}
 	p.counts.TDs--

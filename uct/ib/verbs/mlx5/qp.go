@@ -43,12 +43,12 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 		return nil, verbs.QPCap{}, err
 	}
 	undo.Add(q.mem.free)
-	if q.sq.dbrec, err = p.dbrecs.take(); err != nil {
+	if q.sq.dbrec, err = p.dbrecs.get(); err != nil {
 		return nil, verbs.QPCap{}, err
 	}
-	undo.Add(func() error { p.dbrecs.give(q.sq.dbrec); return nil })
-	q.takeUUAR()
-	undo.Add(func() error { q.giveUUAR(); return nil })
+	undo.Add(func() error { p.dbrecs.put(q.sq.dbrec); return nil })
+	q.getUUAR()
+	undo.Add(func() error { q.putUUAR(); return nil })
 	q.uidx = p.users.add(owner{qp: q})
 	undo.Add(func() error { p.users.remove(q.uidx); return nil })
 	if q.qpn, err = p.hw.CreateQP(q.params(&attr, sq, rq)); err != nil {
@@ -150,22 +150,22 @@ func (q *queuePair) openQueues(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) err
 	return nil
 }
 
-func (q *queuePair) takeUUAR() {
+func (q *queuePair) getUUAR() {
 	if q.td != nil {
 		q.sq.uuar = q.td.uuar
 		return
 	}
 	q.prov.mu.Lock()
-	q.sq.uuar = q.prov.uuars.take()
+	q.sq.uuar = q.prov.uuars.get()
 	q.prov.mu.Unlock()
 }
 
-func (q *queuePair) giveUUAR() {
+func (q *queuePair) putUUAR() {
 	if q.td != nil {
 		return
 	}
 	q.prov.mu.Lock()
-	q.prov.uuars.give(q.sq.uuar)
+	q.prov.uuars.put(q.sq.uuar)
 	q.prov.mu.Unlock()
 }
 
@@ -199,7 +199,7 @@ func (q *queuePair) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	if q.sq.doorbell == nil || n == 0 {
 		return n, err
 	}
-	q.rq.settle()
+	q.rq.storeFence()
 	if q.State() == verbs.QPStateErr {
 		err = errors.Join(err, q.flushRecvs())
 	}
@@ -253,8 +253,8 @@ func (q *queuePair) Close() error {
 	p.events.removeQP(q.qpn, q.v)
 	q.cleanCQs() // before the user index can be given to another
 	p.users.remove(q.uidx)
-	q.giveUUAR()
-	p.dbrecs.give(q.sq.dbrec)
+	q.putUUAR()
+	p.dbrecs.put(q.sq.dbrec)
 	p.count(func(r *verbs.Resources) { r.QPs--; r.Bytes.QPs -= q.footprint() })
 	return q.mem.free()
 }

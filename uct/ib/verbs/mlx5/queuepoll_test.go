@@ -69,7 +69,7 @@ func closeLast(t *testing.T, c io.Closer) {
 }
 
 // Hardware that asks for it is told of each poll, by queue, locked or not.
-func TestPoll_TellsTheQueue(t *testing.T) {
+func TestPoll_ReturnsQueue(t *testing.T) {
 	hw, ctx, _ := openWatched(t)
 	cqs := make([]*verbs.CQ, 0, 2)
 	for _, single := range []bool{false, true} {
@@ -90,7 +90,7 @@ func TestPoll_TellsTheQueue(t *testing.T) {
 }
 
 // The device is told which locks a post takes.
-func TestCreateQP_TellsLocks(t *testing.T) {
+func TestCreateQP_ReportsLocks(t *testing.T) {
 	hw, ctx, pd := openWatched(t)
 	cq, err := ctx.CreateCQ(verbs.CQInitAttr{Depth: 8})
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func (q *recvQueue) post(wr []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// settle puts the store of the doorbell record before the caller's look at the state of
-// the QP: a device in software stores the state ERR and then looks at the record, so that
-// one of them sees the other. The store that it takes is to any word.
-func (q *recvQueue) settle() { q.fence.Store(0) }
+// storeFence orders the store of the doorbell record before the caller's read of the QP state. A
+// device in software stores the state ERR and then reads the record, so one of both sides sees the
+// store of the other. A store to any word is a sufficient fence.
+func (q *recvQueue) storeFence() { q.fence.Store(0) }

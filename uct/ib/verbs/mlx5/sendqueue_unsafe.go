@@ -101,7 +101,7 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 		}
 		word, first = w, q.pi
 		bf = bf || r.Flags&verbs.SendInline != 0
-		q.take(first, r.ID, w)
+		q.advance(first, r.ID, w)
 		n = i + 1
 	}
 	if n == 0 {
@@ -123,8 +123,9 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 	return n, err
 }
 
-// take goes on behind the work request that is encoded at pi, from BB first on. w is its first word.
-func (q *sendQueue) take(first uint32, id, w uint64) {
+// advance moves the producer index behind the work request that is encoded at pi, from basic block
+// first. w is its first word.
+func (q *sendQueue) advance(first uint32, id, w uint64) {
 	s := q.slot(first)
 	s.id, s.head = id, q.head
 	q.head++

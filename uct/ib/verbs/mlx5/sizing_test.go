@@ -96,7 +96,7 @@ func TestDBRecPool(t *testing.T) {
 	var taken []dbrecSlot
 	seen := map[prm.DBRec]bool{}
 	for range 2*dbrecsPerPage + 1 {
-		s, err := p.take()
+		s, err := p.get()
 		require.NoError(t, err)
 		require.False(t, seen[s.DBRec])
 		seen[s.DBRec] = true
@@ -104,8 +104,8 @@ func TestDBRecPool(t *testing.T) {
 		taken = append(taken, s)
 	}
 	assert.Equal(t, int64(3*dbrecPageLen), p.bytes())
-	p.give(taken[70])
-	again, err := p.take()
+	p.put(taken[70])
+	again, err := p.get()
 	require.NoError(t, err)
 	assert.Equal(t, taken[70].DBRec, again.DBRec)
 	assert.Zero(t, again.Send(), "zeroed")

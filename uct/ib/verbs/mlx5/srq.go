@@ -78,10 +78,10 @@ func (s *sharedRecv) openQueue(attr *verbs.SRQInitAttr, undo *cleanup.Stack) (pa
 		return params, err
 	}
 	undo.Add(s.mem.free)
-	if s.dbrec, err = s.prov.dbrecs.take(); err != nil {
+	if s.dbrec, err = s.prov.dbrecs.get(); err != nil {
 		return params, err
 	}
-	undo.Add(func() error { s.prov.dbrecs.give(s.dbrec); return nil })
+	undo.Add(func() error { s.prov.dbrecs.put(s.dbrec); return nil })
 	view, err := prm.NewRQView(s.mem.base, size.count, size.stride)
 	if err != nil {
 		return params, opError("create SRQ", err)
@@ -122,8 +122,8 @@ func (s *sharedRecv) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// take retires the receive in the given entry and returns its ID.
-func (s *sharedRecv) take(entry uint16) uint64 {
+// retire retires the receive in the given entry and returns its ID.
+func (s *sharedRecv) retire(entry uint16) uint64 {
 	if s.locked {
 		s.mu.lock()
 	}
@@ -195,7 +195,7 @@ func (s *sharedRecv) Close() error {
 		s.cq.cleanSRQ(s) // before the user index can be given to another
 		p.users.remove(s.uidx)
 	}
-	p.dbrecs.give(s.dbrec)
+	p.dbrecs.put(s.dbrec)
 	p.count(func(r *verbs.Resources) { r.SRQs--; r.Bytes.SRQs -= s.footprint() })
 	return s.mem.free()
 }

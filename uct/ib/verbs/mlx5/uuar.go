@@ -38,16 +38,16 @@ type uarPages struct {
 	pages map[*uarPage]struct{}
 }
 
-// take allocates a page for QPs. Its registers alternate between their two buffers,
+// get allocates a page for QPs. Its registers alternate between their two buffers,
 // also for doorbells when there is no BlueFlame.
-func (p *uarPages) take(blueFlame, locked bool) (*uarPage, error) {
-	return p.takeStep(prm.UARBlueFlame, prm.BFBufLen, blueFlame, locked)
+func (p *uarPages) get(blueFlame, locked bool) (*uarPage, error) {
+	return p.getStep(prm.UARBlueFlame, prm.BFBufLen, blueFlame, locked)
 }
 
-// takePlain allocates a page whose registers take doorbells only, in one place.
-func (p *uarPages) takePlain() (*uarPage, error) { return p.takeStep(prm.UARPlain, 0, false, false) }
+// getPlain allocates a page whose registers accept only doorbells, at one offset.
+func (p *uarPages) getPlain() (*uarPage, error) { return p.getStep(prm.UARPlain, 0, false, false) }
 
-func (p *uarPages) takeStep(typ prm.UARType, step uint32, blueFlame, locked bool) (*uarPage, error) {
+func (p *uarPages) getStep(typ prm.UARType, step uint32, blueFlame, locked bool) (*uarPage, error) {
 	uar, err := p.alloc(typ)
 	if err != nil {
 		return nil, &ucs.OpError{TL: "mlx5", Op: "allocate UAR page", Err: err}
@@ -64,8 +64,8 @@ func (p *uarPages) takeStep(typ prm.UARType, step uint32, blueFlame, locked bool
 	return pg, nil
 }
 
-// give frees a page. After an error the page is still allocated.
-func (p *uarPages) give(pg *uarPage) error {
+// put frees a page. After an error the page is still allocated.
+func (p *uarPages) put(pg *uarPage) error {
 	if err := p.free(pg.uar); err != nil {
 		return &ucs.OpError{TL: "mlx5", Op: "free UAR page", Err: err}
 	}
@@ -73,11 +73,11 @@ func (p *uarPages) give(pg *uarPage) error {
 	return nil
 }
 
-// giveAll frees the pages that are left.
-func (p *uarPages) giveAll() error {
+// putAll frees all remaining pages.
+func (p *uarPages) putAll() error {
 	var first error
 	for pg := range p.pages {
-		if err := p.give(pg); err != nil && first == nil {
+		if err := p.put(pg); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -101,9 +101,9 @@ func (p *uarPages) count(r *verbs.Resources) {
 // uuarPolicy assigns micro-UARs to QPs outside thread domains. Not safe for
 // several goroutines.
 type uuarPolicy interface {
-	// take always finds one: at worst a shared one without BlueFlame.
-	take() *uuar
-	give(*uuar)
+	// get always finds one: at worst a shared one without BlueFlame.
+	get() *uuar
+	put(*uuar)
 	// cqPage is where CQs are armed.
 	cqPage() prm.UAR
 }
@@ -128,7 +128,7 @@ type staticUUARs struct {
 func newStaticUUARs(cfg Config, pages *uarPages) (*staticUUARs, error) {
 	s := &staticUUARs{lowLat: cfg.TotalUUARs - cfg.LowLatUUARs}
 	for n := 0; n < cfg.TotalUUARs; n += prm.UUARsPerPage {
-		pg, err := pages.take(!cfg.ShutUpBF, false)
+		pg, err := pages.get(!cfg.ShutUpBF, false)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func newStaticUUARs(cfg Config, pages *uarPages) (*staticUUARs, error) {
 	return s, nil
 }
 
-func (s *staticUUARs) take() *uuar {
+func (s *staticUUARs) get() *uuar {
 	u := s.pick()
 	u.users++
 	return u
@@ -159,7 +159,7 @@ func (s *staticUUARs) pick() *uuar {
 	return s.all[0]
 }
 
-func (s *staticUUARs) give(u *uuar) { u.users-- }
+func (s *staticUUARs) put(u *uuar) { u.users-- }
 
 func (s *staticUUARs) cqPage() prm.UAR { return s.all[0].uar }
 
@@ -191,7 +191,7 @@ type lazyUUARs struct {
 }
 
 func newLazyUUARs(cfg Config, pages *uarPages) (*lazyUUARs, error) {
-	plain, err := pages.takePlain()
+	plain, err := pages.getPlain()
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func newLazyUUARs(cfg Config, pages *uarPages) (*lazyUUARs, error) {
 	}, nil
 }
 
-func (l *lazyUUARs) take() *uuar {
+func (l *lazyUUARs) get() *uuar {
 	u := l.pick()
 	u.users++
 	return u
@@ -211,11 +211,11 @@ func (l *lazyUUARs) pick() *uuar {
 	if l.noBF {
 		return &l.plain.half[0]
 	}
-	if u := l.takeDedicated(); u != nil {
+	if u := l.getDedicated(); u != nil {
 		return u
 	}
 	if len(l.shared) < l.maxShared {
-		if pg, err := l.pages.take(true, !l.lockFree); err == nil {
+		if pg, err := l.pages.get(true, !l.lockFree); err == nil {
 			l.shared = append(l.shared, &pg.half[0], &pg.half[1])
 		}
 	}
@@ -225,9 +225,9 @@ func (l *lazyUUARs) pick() *uuar {
 	return &l.plain.half[0]
 }
 
-func (l *lazyUUARs) takeDedicated() *uuar {
+func (l *lazyUUARs) getDedicated() *uuar {
 	if len(l.free) == 0 && l.dedicated < l.maxLowLat {
-		if pg, err := l.pages.take(true, false); err == nil {
+		if pg, err := l.pages.get(true, false); err == nil {
 			l.dedicated += prm.UUARsPerPage
 			l.free = append(l.free, &pg.half[1], &pg.half[0])
 		}
@@ -240,7 +240,7 @@ func (l *lazyUUARs) takeDedicated() *uuar {
 	return u
 }
 
-func (l *lazyUUARs) give(u *uuar) {
+func (l *lazyUUARs) put(u *uuar) {
 	u.users--
 	if u.blueFlame && !l.isShared(u) {
 		l.free = append(l.free, u)
@@ -267,14 +267,14 @@ type tdUUARs struct {
 	half      []*uarPage // of level 2, with one half free
 }
 
-func (t *tdUUARs) take(sharing int) (*uuar, error) {
+func (t *tdUUARs) get(sharing int) (*uuar, error) {
 	switch sharing {
 	case 0, 1:
 	case 2:
 		if n := len(t.half); n > 0 {
 			pg := t.half[n-1]
 			t.half = t.half[:n-1]
-			return takeHalf(pg), nil
+			return getHalf(pg), nil
 		}
 	default:
 		return nil, fmt.Errorf("thread domain: sharing level %d: want 1 or 2: %w", sharing, ucs.ErrInvalidParam)
@@ -282,7 +282,7 @@ func (t *tdUUARs) take(sharing int) (*uuar, error) {
 	if t.count == maxDynamicPages {
 		return nil, fmt.Errorf("thread domain: %d dynamic UAR pages in use: %w", t.count, ucs.ErrNoMemory)
 	}
-	pg, err := t.pages.take(t.blueFlame, false)
+	pg, err := t.pages.get(t.blueFlame, false)
 	if err != nil {
 		return nil, err
 	}
@@ -290,11 +290,11 @@ func (t *tdUUARs) take(sharing int) (*uuar, error) {
 	if sharing == 2 {
 		t.half = append(t.half, pg)
 	}
-	return takeHalf(pg), nil
+	return getHalf(pg), nil
 }
 
-// takeHalf uses the even micro-UAR, or the odd one if that is taken.
-func takeHalf(pg *uarPage) *uuar {
+// getHalf returns the even micro-UAR of a page, or the odd one if the even one is used.
+func getHalf(pg *uarPage) *uuar {
 	u := &pg.half[0]
 	if u.users > 0 {
 		u = &pg.half[1]
@@ -303,16 +303,16 @@ func takeHalf(pg *uarPage) *uuar {
 	return u
 }
 
-// give takes a micro-UAR back, and its page if the other half is free too. After an error
-// the micro-UAR is still in use.
-func (t *tdUUARs) give(u *uuar, sharing int) error {
+// put releases a micro-UAR, and frees its page if the other half is unused. After an error the
+// micro-UAR is still in use.
+func (t *tdUUARs) put(u *uuar, sharing int) error {
 	pg := u.page
 	if sharing == 2 && pg.half[0].users+pg.half[1].users > 1 {
 		u.users--
 		t.half = append(t.half, pg)
 		return nil
 	}
-	if err := t.pages.give(pg); err != nil {
+	if err := t.pages.put(pg); err != nil {
 		return err
 	}
 	u.users--

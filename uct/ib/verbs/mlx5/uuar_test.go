@@ -50,7 +50,7 @@ func TestStaticUUARs_Order(t *testing.T) {
 	assert.Equal(t, 8, c.made)
 	var got []int
 	for range 16 {
-		u := s.take()
+		u := s.get()
 		got = append(got, number(u))
 		assert.Equal(t, number(u) < 12, u.locked, "uUAR %d", number(u))
 		assert.True(t, u.blueFlame)
@@ -58,18 +58,18 @@ func TestStaticUUARs_Order(t *testing.T) {
 	assert.Equal(t, []int{12, 13, 14, 15, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1}, got)
 }
 
-func TestStaticUUARs_Give(t *testing.T) {
+func TestStaticUUARs_Put(t *testing.T) {
 	var c pageCounter
 	s, err := newStaticUUARs(mustConfig(t, Config{}), c.pages())
 	require.NoError(t, err)
 	taken := make([]*uuar, 8)
 	for i := range taken {
-		taken[i] = s.take()
+		taken[i] = s.get()
 	}
-	s.give(taken[2])
-	assert.Equal(t, 14, number(s.take()), "a low-latency one is free again")
-	s.give(taken[4])
-	assert.Equal(t, 1, number(s.take()), "least loaded, lowest number")
+	s.put(taken[2])
+	assert.Equal(t, 14, number(s.get()), "a low-latency one is free again")
+	s.put(taken[4])
+	assert.Equal(t, 1, number(s.get()), "least loaded, lowest number")
 }
 
 // Without a medium class all that do not get a low-latency one share number 0,
@@ -78,9 +78,9 @@ func TestStaticUUARs_NoMediumClass(t *testing.T) {
 	var c pageCounter
 	s, err := newStaticUUARs(mustConfig(t, Config{TotalUUARs: 2, LowLatUUARs: 1}), c.pages())
 	require.NoError(t, err)
-	assert.Equal(t, 1, number(s.take()))
+	assert.Equal(t, 1, number(s.get()))
 	for range 3 {
-		u := s.take()
+		u := s.get()
 		assert.Equal(t, 0, number(u))
 		assert.False(t, u.blueFlame)
 		assert.False(t, u.locked)
@@ -101,7 +101,7 @@ func TestLazyUUARs_Order(t *testing.T) {
 	var pages []int
 	var qps []*uuar
 	for range 17 {
-		qps = append(qps, l.take())
+		qps = append(qps, l.get())
 		pages = append(pages, c.made)
 	}
 	assert.Equal(t, []int{2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9, 9, 9, 9, 9}, pages)
@@ -110,8 +110,8 @@ func TestLazyUUARs_Order(t *testing.T) {
 		assert.True(t, u.blueFlame)
 	}
 	assert.Equal(t, 2, qps[16].users, "12 shared ones, 13 QPs")
-	l.give(qps[1])
-	assert.Same(t, qps[1], l.take(), "a dedicated one is free again")
+	l.put(qps[1])
+	assert.Same(t, qps[1], l.get(), "a dedicated one is free again")
 	assert.Equal(t, 9, c.made)
 }
 
@@ -119,37 +119,37 @@ func TestLazyUUARs_Fallbacks(t *testing.T) {
 	c := pageCounter{limit: 1}
 	l, err := newLazyUUARs(mustConfig(t, Config{UARPolicy: UARLazy}), c.pages())
 	require.NoError(t, err)
-	u := l.take()
+	u := l.get()
 	assert.False(t, u.blueFlame, "no page left: the one of the CQs")
-	l.give(u)
+	l.put(u)
 
 	c = pageCounter{}
 	l, err = newLazyUUARs(mustConfig(t, Config{UARPolicy: UARLazy, ShutUpBF: true}), c.pages())
 	require.NoError(t, err)
-	assert.False(t, l.take().blueFlame)
+	assert.False(t, l.get().blueFlame)
 	assert.Equal(t, 1, c.made)
 
 	c = pageCounter{}
 	l, err = newLazyUUARs(mustConfig(t, Config{UARPolicy: UARLazy, SingleThreaded: true}), c.pages())
 	require.NoError(t, err)
 	for range 10 {
-		assert.False(t, l.take().locked)
+		assert.False(t, l.get().locked)
 	}
 }
 
 func TestTDUUARs_Sharing(t *testing.T) {
 	var c pageCounter
 	td := tdUUARs{pages: c.pages(), blueFlame: true}
-	a, err := td.take(1)
+	a, err := td.get(1)
 	require.NoError(t, err)
-	b, err := td.take(0)
+	b, err := td.get(0)
 	require.NoError(t, err)
 	assert.NotEqual(t, a.uar.Index, b.uar.Index, "a page each")
 	assert.Equal(t, []uint32{prm.UUAR0, prm.UUAR0}, []uint32{a.base, b.base})
 
 	var pair [4]*uuar
 	for i := range pair {
-		pair[i], err = td.take(2)
+		pair[i], err = td.get(2)
 		require.NoError(t, err)
 	}
 	assert.Same(t, pair[0].page, pair[1].page, "an even and an odd one")
@@ -157,20 +157,20 @@ func TestTDUUARs_Sharing(t *testing.T) {
 	assert.Equal(t, []uint32{prm.UUAR0, prm.UUAR1}, []uint32{pair[0].base, pair[1].base})
 	assert.Equal(t, 4, c.live)
 
-	require.NoError(t, td.give(pair[0], 2))
-	again, err := td.take(2)
+	require.NoError(t, td.put(pair[0], 2))
+	again, err := td.get(2)
 	require.NoError(t, err)
 	assert.Same(t, pair[0], again)
 	for i, u := range []*uuar{again, pair[1], pair[2], pair[3]} {
-		require.NoError(t, td.give(u, 2), i)
+		require.NoError(t, td.put(u, 2), i)
 	}
-	require.NoError(t, td.give(a, 1))
-	require.NoError(t, td.give(b, 0))
+	require.NoError(t, td.put(a, 1))
+	require.NoError(t, td.put(b, 0))
 	assert.Zero(t, c.live)
 	assert.Empty(t, td.half)
 
 	for _, level := range []int{-1, 3, 16} {
-		_, err = td.take(level)
+		_, err = td.get(level)
 		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	}
 }
@@ -180,14 +180,14 @@ func TestTDUUARs_Limit(t *testing.T) {
 	td := tdUUARs{pages: c.pages()}
 	var last *uuar
 	for range maxDynamicPages {
-		u, err := td.take(1)
+		u, err := td.get(1)
 		require.NoError(t, err)
 		last = u
 	}
-	_, err := td.take(1)
+	_, err := td.get(1)
 	assert.ErrorIs(t, err, ucs.ErrNoMemory)
-	require.NoError(t, td.give(last, 1))
-	_, err = td.take(1)
+	require.NoError(t, td.put(last, 1))
+	_, err = td.get(1)
 	assert.NoError(t, err)
 }
 

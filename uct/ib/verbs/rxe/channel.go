@@ -98,7 +98,7 @@ func (ch *compChannel) raise(c *compQueue) {
 // Pending shows is taken without it, and dropped when it comes.
 func (ch *compChannel) TryGet() *verbs.CQ {
 	if ch.raised.Load() != 0 {
-		if v := ch.takeRaised(); v != nil {
+		if v := ch.popRaised(); v != nil {
 			return v
 		}
 	}
@@ -119,7 +119,7 @@ func (ch *compChannel) TryGet() *verbs.CQ {
 	return nil
 }
 
-func (ch *compChannel) takeRaised() *verbs.CQ {
+func (ch *compChannel) popRaised() *verbs.CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if len(ch.queue) == 0 {

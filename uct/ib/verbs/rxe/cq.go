@@ -116,16 +116,16 @@ func (c *compQueue) Watch() *ucs.Watch {
 // Poll implements verbs.CQProvider.
 func (c *compQueue) Poll(wc []verbs.WC) int {
 	if !c.locked {
-		return c.take(wc)
+		return c.pollEntries(wc)
 	}
 	c.mu.Lock()
-	n := c.take(wc)
+	n := c.pollEntries(wc)
 	c.mu.Unlock()
 	return n
 }
 
-// take moves completions to wc.
-func (c *compQueue) take(wc []verbs.WC) int {
+// pollEntries moves completions to wc.
+func (c *compQueue) pollEntries(wc []verbs.WC) int {
 	n, ci, pi := 0, c.ci, c.ring.producer()
 	for n < len(wc) && ci != pi {
 		if c.parse(c.ring.wcSlot(ci), &wc[n]) {

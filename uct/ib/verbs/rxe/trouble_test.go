@@ -128,7 +128,7 @@ func dropLockCapability(t *testing.T) {
 	})
 }
 
-func TestTrouble_WrongDevice(t *testing.T) {
+func TestTrouble_RejectsOtherDevice(t *testing.T) {
 	name := kernelDevice(t)
 	_, err := ib.New(rxe.Devices, rc.Transport(rc.Config{})).OpenMD("rxe99")
 	assert.ErrorIs(t, err, uct.ErrInvalidParam)
@@ -237,8 +237,8 @@ func TestTrouble_PortDownInUse(t *testing.T) {
 	assert.ErrorContains(t, failure, "port is down")
 }
 
-// The kernel removes a device that is in use when the last process has closed it: until then operations end, and nothing
-// blocks. It is the last test, as the device is gone after it.
+// The kernel removes a device that is in use when the last process has closed it: until then operations end, and
+// nothing blocks. It is the last test, as the device is gone after it.
 func TestTrouble_Unplugged(t *testing.T) {
 	name := kernelDevice(t)
 	remove := exec.Command("rdma", "link", "delete", name)

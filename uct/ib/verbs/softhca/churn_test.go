@@ -34,7 +34,7 @@ func measure(t *testing.T) (f footprint) {
 // Peers that were connected, and are gone, leave nothing behind: neither the link that
 // reached them nor the one that they reached us by, while QPs that had them go on being
 // posted to until they fail.
-func TestChurn_PeersLeaveNothingBehind(t *testing.T) {
+func TestChurn_ReleasesResourcesOfPeers(t *testing.T) {
 	for name, c := range map[string]struct {
 		role string
 		end  func(t *testing.T, n *node, c *child)

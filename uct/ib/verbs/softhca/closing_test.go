@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestStopDriving_WaitsForWhoLooksAtGuards: a goroutine that sees a peer off looks at the
+// TestStopDriving_WaitsForReadersOfGuards: a goroutine that sees a peer off looks at the
 // guards of the other links, with linkMu held. Their memory must not go meanwhile.
-func TestStopDriving_WaitsForWhoLooksAtGuards(t *testing.T) {
+func TestStopDriving_WaitsForReadersOfGuards(t *testing.T) {
 	const looks = 1000 // while the other goroutine could go on, if it did not wait
 	h := new(hca)
 	h.setOutbound(nil)

@@ -80,7 +80,7 @@ func (cq *compQueue) push(e *prm.CQE) bool {
 	if cq.timed != nil {
 		cq.timed.arrived(e)
 	}
-	cq.announce(e.Solicited || e.IsError())
+	cq.unlockAndRaise(e.Solicited || e.IsError())
 	return true
 }
 
@@ -93,7 +93,7 @@ func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint
 	cq.view.Slot(cq.pi).WriteSent(op, index, qp.qpn, qp.uidx, n, cq.view.Owner(cq.pi))
 	cq.pi++
 	if cq.armed != armNone {
-		cq.announce(false)
+		cq.unlockAndRaise(false)
 		return true
 	}
 	cq.mu.Release()
@@ -111,8 +111,8 @@ func (cq *compQueue) refuse() bool {
 	return false
 }
 
-// announce gives the lock back, and raises an event if one was asked for.
-func (cq *compQueue) announce(solicited bool) {
+// unlockAndRaise unlocks the queue, and raises an event if the queue is armed for it.
+func (cq *compQueue) unlockAndRaise(solicited bool) {
 	fire := cq.armed == armAny || cq.armed == armSolicited && solicited
 	if fire {
 		cq.armed = armNone

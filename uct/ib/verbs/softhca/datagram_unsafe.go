@@ -19,7 +19,7 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *ring.Packet, body unsafe.Po
 		return
 	}
 	entry := &qp.resp.open.entry
-	ok, syn := qp.rq.take(entry)
+	ok, syn := qp.rq.pop(entry)
 	if !ok {
 		return
 	}
@@ -45,7 +45,7 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *ring.Packet, body unsafe.Po
 		WQECounter: entry.index, QPN: qp.qpn, ByteCount: uint32(n + grhLen), Imm: pkt.Imm,
 		SrcQP: pkt.SrcQPN, GRH: 1}
 	if !qp.recvCQ.push(&e) {
-		qp.lost()
+		qp.failOverrun()
 	}
 }
 

@@ -50,7 +50,7 @@ func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
 		r.moved += n
 		*budget -= int(n)
 	}
-	return qp.tellFilled(w), true
+	return qp.sendFilled(w), true
 }
 
 // begin checks the work request and claims the receive that is next. False if the message
@@ -207,7 +207,7 @@ func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syn
 		switch err := r.vec.Write(r.link.pid, b, raddr+off); err {
 		case nil:
 		case cma.ErrGone:
-			return false, r.processLost()
+			return false, r.deadPeerSyndrome()
 		default:
 			return false, prm.SyndromeOK
 		}
@@ -216,8 +216,9 @@ func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syn
 	return true, prm.SyndromeOK
 }
 
-// tellFilled tells the target that the message is in, and completes the send.
-func (qp *queuePair) tellFilled(w *prm.WQE) stepResult {
+// sendFilled notifies the target that the message is complete in its memory, and completes the
+// send.
+func (qp *queuePair) sendFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
 	qp.exec.Quiescent() // entering is the barrier

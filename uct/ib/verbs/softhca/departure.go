@@ -8,11 +8,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// tellIfGone raises EventUnreachable on the QPs that are not connected to one port if a port, with
-// which a link has ended, has no other one with us in either direction: nobody is there
-// any more, and what it had sent has been delivered. A QP may not have heard of the port.
-// No lock of the device is held.
-func (h *hca) tellIfGone(gid [2]uint64) {
+// reportIfGone is called after a link with a port has ended. If the port has no other link with
+// this device in either direction, it does not exist any more and everything that it sent has been
+// delivered. Then reportIfGone raises EventUnreachable on the QPs that are not connected to a
+// single port, also on those that never communicated with this port. No lock of the device is held.
+func (h *hca) reportIfGone(gid [2]uint64) {
 	s := h.sink.Load()
 	if s == nil || h.linked(gid) {
 		return

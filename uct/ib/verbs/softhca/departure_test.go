@@ -105,7 +105,7 @@ func TestDeparture_BeforeTheConnection(t *testing.T) {
 
 // A QP that exchanges datagrams with a port learns when it has gone, after all that it had
 // sent, and also where the port alone had dialed.
-func TestDeparture_OfWhoSentDatagrams(t *testing.T) {
+func TestDeparture_OfDatagramSender(t *testing.T) {
 	for name, d := range departures {
 		t.Run(name, func(t *testing.T) {
 			n := openNode(t, softhca.Config{})

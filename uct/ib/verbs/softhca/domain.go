@@ -82,7 +82,7 @@ func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	h.mu.Unlock()
 	q := &recvQueue{hca: h, pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec}
 	q.xrc.domain, q.xrc.cq, q.xrc.uidx = d, cq, p.UserIndex
-	q.srqn, err = h.takeNumber(d)
+	q.srqn, err = h.allocNumber(d)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
@@ -98,14 +98,14 @@ func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 // has one for 255 members.
 const slotsTried = 8
 
-// takeNumber takes a slot of the device's table and a number that is unique in the domain,
-// 24 bits. Its low 16 bits are the slot, and it is never 0, as slots are not. The other 8
-// differ from those of the queue that had the slot before, so that what was meant for that one
-// finds none.
-func (h *hca) takeNumber(d *xrcDomain) (srqn uint32, err error) {
+// allocNumber allocates a slot of the device's table and a number of 24 bits that is unique in the
+// domain. The low 16 bits of the number are the slot, which is never 0. The other 8 bits differ
+// from those of the previous queue in the slot, so that messages for that queue do not reach the
+// new one.
+func (h *hca) allocNumber(d *xrcDomain) (srqn uint32, err error) {
 	for range slotsTried {
 		h.mu.Lock()
-		slot, variant, ok := h.srqIDs.take()
+		slot, variant, ok := h.srqIDs.get()
 		h.mu.Unlock()
 		if !ok {
 			return 0, ucs.ErrNoMemory
@@ -116,7 +116,7 @@ func (h *hca) takeNumber(d *xrcDomain) (srqn uint32, err error) {
 		if srqn, err = d.dir.AddSRQ(slot); err == nil {
 			return srqn, nil
 		}
-		defer h.giveSlot(slot) // not before the others were taken
+		defer h.freeSlot(slot) // not before the others were taken
 		if !errors.Is(err, ucs.ErrNoMemory) {
 			break
 		}
@@ -124,9 +124,9 @@ func (h *hca) takeNumber(d *xrcDomain) (srqn uint32, err error) {
 	return 0, err
 }
 
-func (h *hca) giveSlot(slot uint32) {
+func (h *hca) freeSlot(slot uint32) {
 	h.mu.Lock()
-	h.srqIDs.give(slot)
+	h.srqIDs.put(slot)
 	h.mu.Unlock()
 }
 
@@ -191,7 +191,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	defer h.mu.Unlock()
 	q.xrc.domain.users--
 	q.xrc.cq.users--
-	h.srqIDs.give(handle % table.MaxXRCSRQ)
+	h.srqIDs.put(handle % table.MaxXRCSRQ)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (r *srqRig) begun(t *testing.T) {
 
 // A message ends with its QP: the entry of the SRQ that it has begun to fill completes
 // as flushed, so that it can be posted again; entries that are posted stay.
-func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
+func TestSRQ_QPIsDestroyedInsideAMessage(t *testing.T) {
 	for name, end := range map[string]func(r *srqRig) error{
 		"ERR": func(r *srqRig) error {
 			return r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
@@ -102,7 +102,7 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 			return r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
 		},
 		"destroyed": func(r *srqRig) error { return r.h.DestroyQP(r.qp.qpn) },
-		"peer gone": func(r *srqRig) error { r.qp.peerGone(r.qp.req.link); return nil },
+		"peer gone": func(r *srqRig) error { r.qp.handlePeerGone(r.qp.req.link); return nil },
 		"peer's fault": func(r *srqRig) error {
 			r.h.driving.Lock()
 			defer r.h.driving.Unlock()

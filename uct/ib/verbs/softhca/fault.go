@@ -22,7 +22,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	r.fault = told
 	r.opened, r.routed = false, false
 	qp.dropClaim()
-	qp.leaveStarving()
+	qp.stopStarving()
 	r.next, r.inFlight, r.read = r.acked, 0, 0
 	silent := syn != prm.SyndromeWRFlush
 	if silent && r.next != qp.dbrec.Send() {
@@ -34,7 +34,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	if silent { // no completion tells of the fault
 		qp.raiseFault(qp.faultEvent(syn))
 	}
-	qp.hca.schedule(qp) // for endReceives
+	qp.hca.schedule(qp) // for flushReceives
 }
 
 // faultEvent is the event for a fault with a syndrome.
@@ -67,10 +67,9 @@ func (qp *queuePair) absence() uint8 {
 	return 0
 }
 
-// endReceives completes the receives of a QP in ERR as flushed: the one that a message
-// has begun to fill, then those that are posted. driving is held, so nothing fills
-// the one any more.
-func (qp *queuePair) endReceives() {
+// flushReceives completes the receives of a QP in ERR as flushed: first the one that a message has
+// begun to fill, then the posted ones. driving is held, so no message fills the first one any more.
+func (qp *queuePair) flushReceives() {
 	s := &qp.resp
 	qp.abandon()
 	qp.flushRecvs()
@@ -108,7 +107,7 @@ func (qp *queuePair) retireWithError(syn prm.Syndrome) {
 	r.next += uint16(bbs)
 	r.acked = r.next
 	if !qp.sendCQ.push(&e) {
-		qp.lost()
+		qp.failOverrun()
 	}
 }
 
@@ -126,7 +125,7 @@ func (qp *queuePair) flushRecvs() {
 	}
 	var entry recvEntry
 	for {
-		ok, _ := qp.rq.take(&entry)
+		ok, _ := qp.rq.pop(&entry)
 		if !ok {
 			return
 		}
@@ -140,18 +139,18 @@ func (qp *queuePair) recvError(q *recvQueue, entry *recvEntry, syn prm.Syndrome)
 	e := prm.CQE{Opcode: prm.CQERespErr, UserIndex: uidx, QPN: qp.qpn,
 		WQECounter: entry.index, Syndrome: syn}
 	if !cq.push(&e) {
-		qp.lost()
+		qp.failOverrun()
 	}
 }
 
-// lost stops a QP whose CQ has overrun: there is nowhere to say what became of its
-// work. exec or driving is held.
-func (qp *queuePair) lost() {
+// failOverrun stops a QP after an overrun of its CQ: the results of its work requests cannot be
+// reported. exec or driving is held.
+func (qp *queuePair) failOverrun() {
 	if qp.is(verbs.QPStateErr) || !qp.setState(verbs.QPStateErr) {
 		return
 	}
 	qp.raiseFault(qp.fatal())
-	qp.hca.schedule(qp) // for endReceives
+	qp.hca.schedule(qp) // for flushReceives
 }
 
 // fatal is the event for a fault on this side, or one that has no event of its own.
@@ -170,8 +169,8 @@ func (qp *queuePair) raiseFault(t verbs.EventType) {
 	case !qp.isShared():
 		qp.hca.raise(t, qp.handle)
 	case !qp.replaced() && qp.entry.Load() == table.ErrorOf(qp.epoch):
-		qp.hca.tellMembers(qp.domain, qp.entry, t)
-		qp.noticeFault()
+		qp.hca.notifyMembers(qp.domain, qp.entry, t)
+		qp.reportFault()
 	}
 }
 

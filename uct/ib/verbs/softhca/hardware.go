@@ -54,13 +54,13 @@ func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
 
 // AllocUAR implements prm.Hardware. A page is memory, of whatever type.
 func (h *hca) AllocUAR(prm.UARType) (prm.UAR, error) {
-	index, err := h.uars.take()
+	index, err := h.uars.get()
 	if err != nil {
 		return prm.UAR{}, err
 	}
 	block, err := offheap.Alloc(prm.UARPageLen)
 	if err != nil {
-		h.uars.give(index)
+		h.uars.put(index)
 		return prm.UAR{}, err
 	}
 	h.countUARs(1)
@@ -79,7 +79,7 @@ func (h *hca) FreeUAR(u prm.UAR) error {
 		return ucs.ErrInvalidParam
 	}
 	err := p.block.Free()
-	h.uars.give(u.Index)
+	h.uars.put(u.Index)
 	h.countUARs(-1)
 	return err
 }

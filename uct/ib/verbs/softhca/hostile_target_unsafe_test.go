@@ -56,11 +56,11 @@ func TestDeliver_HostileTarget(t *testing.T) {
 			k, _ := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: hostileSRQ,
 				SGList: []verbs.SGE{s.bulk.SGE(0, n/2), s.bulk.SGE(n/2, n-n/2)}}})
 			posted += k
-			settled(s.h)
+			driveUntilIdle(s.h)
 			p.drain(func(*ring.Packet) {})
 		}
 		require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
-		settled(s.h)
+		driveUntilIdle(s.h)
 		require.Equal(t, posted, cq.Poll(s.wcs[:]))
 		require.NoError(t, qp.Close())
 		around(t)

@@ -122,7 +122,7 @@ const (
 
 // An answer that the request cannot have fails it, and stops the QP: data for what only
 // is acknowledged, an acknowledgement for what brings data, data that is not next.
-func TestAnswer_DoesNotFit(t *testing.T) {
+func TestResponse_RejectsWrongLength(t *testing.T) {
 	const size = 16
 	type a struct {
 		pkt ring.Packet
@@ -162,12 +162,12 @@ func TestAnswer_DoesNotFit(t *testing.T) {
 			s.begin(t)
 			defer s.end()
 			s.postSend(0, c.kind, size-1)
-			settled(s.h)
+			driveUntilIdle(s.h)
 			require.EqualValues(t, 1, s.qps[0].q.req.inFlight)
 			for _, a := range c.answers {
 				s.reply(0, a.pkt, a.n)
 			}
-			settled(s.h)
+			driveUntilIdle(s.h)
 			s.checkMemory()
 			require.Equal(t, 1, s.cq.Poll(s.wcs[:1]))
 			assert.Equal(t, verbs.WCBadRespErr, s.wcs[0].Status)
@@ -179,16 +179,16 @@ func TestAnswer_DoesNotFit(t *testing.T) {
 }
 
 // A read does not end because something behind it was acknowledged.
-func TestAnswer_SkipsARead(t *testing.T) {
+func TestResponse_RejectsSkippedRead(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
 	s.postSend(0, kindRead, 15)
 	s.postSend(0, kindSend, 15)
-	settled(s.h)
+	driveUntilIdle(s.h)
 	require.EqualValues(t, 2, s.qps[0].q.req.inFlight)
 	s.reply(0, ring.Packet{Op: ring.OpAck, MSN: 1}, 0)
-	settled(s.h)
+	driveUntilIdle(s.h)
 	require.Equal(t, 2, s.cq.Poll(s.wcs[:2]))
 	assert.Equal(t, verbs.WCBadRespErr, s.wcs[0].Status)
 	assert.Equal(t, verbs.WCWRFlushErr, s.wcs[1].Status)
@@ -246,7 +246,7 @@ func TestNak_PartlySent(t *testing.T) {
 	defer s.end()
 	whole := s.partlySend()
 	s.reply(0, ring.Packet{Op: ring.OpNak, MSN: whole, Status: uint8(prm.SyndromeRemoteInvalidReq)}, 0)
-	settled(s.h)
+	driveUntilIdle(s.h)
 	n := s.cq.Poll(s.wcs[:])
 	require.Greater(t, n, int(whole))
 	for i := range s.wcs[:n] {
@@ -286,7 +286,7 @@ func TestRead_QPConnectedAgain(t *testing.T) {
 		require.True(t, s.peers[0].request(pkt, nil))
 		s.settle()
 	}
-	for in.resp.Room(maxAnswers * ring.MaxRecord) {
+	for in.resp.Room(maxResponses * ring.MaxRecord) {
 		read()
 	}
 	in.reading = readback{qp: s.qps[0].q, pkt: ring.Packet{DstQPN: s.qps[0].v.Number(), SrcQPN: s.qps[0].remote,
@@ -305,7 +305,7 @@ func TestRead_QPConnectedAgain(t *testing.T) {
 
 // A peer whose connection has ended, and which goes on writing to its ring, does not
 // keep the device.
-func TestDropInbound_PeerGoesOnWriting(t *testing.T) {
+func TestDropInbound_PeerContinuesWriting(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the peer is never late
 	s := newSiege(t)
 	s.begin(t)

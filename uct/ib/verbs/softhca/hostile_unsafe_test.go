@@ -27,8 +27,8 @@ func openStill(t testing.TB) *hca {
 	return h
 }
 
-// settled drives a still device until it has nothing to do.
-func settled(h *hca) {
+// driveUntilIdle drives a device without an engine until it has no more work.
+func driveUntilIdle(h *hca) {
 	h.call(attnRequest | attnResponse)
 	for h.ctl.attention.Load()&attnWork != 0 {
 		h.Drive()

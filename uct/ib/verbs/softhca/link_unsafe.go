@@ -168,8 +168,8 @@ func (l *outLink) uncountQP() {
 	l.txLock.Unlock()
 }
 
-// takeGuard reserves a guard word for a QP; false when all are taken.
-func (l *outLink) takeGuard() (uint32, bool) {
+// reserveGuard reserves a guard word for a QP; false if all are in use.
+func (l *outLink) reserveGuard() (uint32, bool) {
 	l.txLock.Lock()
 	defer l.txLock.Unlock()
 	if n := len(l.guards); n > 0 {
@@ -186,7 +186,7 @@ func (l *outLink) takeGuard() (uint32, bool) {
 	return g, true
 }
 
-func (l *outLink) giveGuard(g uint32) {
+func (l *outLink) releaseGuard(g uint32) {
 	l.txLock.Lock()
 	l.guards = append(l.guards, g)
 	l.txLock.Unlock()

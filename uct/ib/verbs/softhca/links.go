@@ -52,7 +52,7 @@ func (h *hca) dispose(l *outLink) {
 	h.driving.Unlock()
 	_ = l.closeFunc() // unmapping what is mapped does not fail
 	if linkEnd(l.end.Load()) != endBusy {
-		h.tellIfGone(table.GIDWords(l.gid))
+		h.reportIfGone(table.GIDWords(l.gid))
 	}
 }
 
@@ -167,9 +167,9 @@ func (h *hca) dropLink(l *outLink, end linkEnd) {
 // failUsers fails the QPs that use a link that has gone down. On return no QP uses it.
 func (h *hca) failUsers(l *outLink) {
 	l.releaseWaiters()
-	h.eachQP(func(qp *queuePair) { qp.peerGone(l) })
+	h.eachQP(func(qp *queuePair) { qp.handlePeerGone(l) })
 	l.unblock()
-	l.endStarving()
+	l.scheduleStarving()
 }
 
 // reject ends a link on which the peer has answered what is no packet. driving is held.
@@ -180,12 +180,12 @@ func (l *outLink) reject() {
 	}
 }
 
-// peerGone fails a QP that is connected over l. On return the QP, also one that sends
-// datagrams, does not use l.
-func (qp *queuePair) peerGone(l *outLink) {
+// handlePeerGone fails a QP that is connected over l. On return the QP does not use l, also if it
+// sends datagrams.
+func (qp *queuePair) handlePeerGone(l *outLink) {
 	qp.exec.Lock()
 	if qp.req.shared != nil {
-		qp.memberGone(l)
+		qp.handleMemberGone(l)
 	} else if qp.req.link == l {
 		qp.failUnlinked()
 	}
@@ -232,10 +232,10 @@ func (h *hca) dropInbound(l *inLink) {
 		gone := l.rejected || !l.peerStays()
 		_ = l.closeFunc()
 		h.owner.Reclaim()
-		h.settleClaims()
+		h.releaseClaims()
 		if gone {
 			h.failTargets(l.gid)
-			h.tellIfGone(l.gid)
+			h.reportIfGone(l.gid)
 		}
 	})
 }

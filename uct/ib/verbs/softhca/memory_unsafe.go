@@ -51,7 +51,7 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 	h.owner.Reclaim()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	idx, variant, ok := h.mrIDs.take()
+	idx, variant, ok := h.mrIDs.get()
 	if !ok {
 		return 0, ucs.ErrNoMemory
 	}
@@ -136,7 +136,7 @@ func (h *hca) forget(r *region, free freer) {
 		free.free()
 	}
 	h.mu.Lock()
-	h.mrIDs.give(r.key >> 8 % table.MaxMR)
+	h.mrIDs.put(r.key >> 8 % table.MaxMR)
 	h.mu.Unlock()
 }
 
@@ -158,7 +158,7 @@ type idPool struct {
 	variant []uint8 // by index - 1
 }
 
-func (p *idPool) take() (idx uint32, variant uint8, ok bool) {
+func (p *idPool) get() (idx uint32, variant uint8, ok bool) {
 	enough := p.resting > 0 && len(p.free) >= p.resting
 	if p.next+1 < p.limit && !enough {
 		p.next++
@@ -175,7 +175,7 @@ func (p *idPool) take() (idx uint32, variant uint8, ok bool) {
 	return idx, *v, true
 }
 
-func (p *idPool) give(idx uint32) { p.free = append(p.free, idx) }
+func (p *idPool) put(idx uint32) { p.free = append(p.free, idx) }
 
 // live is how many indexes are handed out.
 func (p *idPool) live() int { return int(p.next) - len(p.free) }

@@ -13,8 +13,9 @@ import (
 // all that are reached hear of it, as one may be about to leave and look no more. When a link ends
 // and the directory does not show the fault, another member that refers to the target is dialed.
 
-// faultNotice is how far an initiator has told a fault of a shared target.
-type faultNotice struct {
+// faultReport is the progress of an initiator in reporting a fault of a shared target to its
+// members.
+type faultReport struct {
 	reported bool        // over all links that were up
 	asked    []verbs.GID // members that were dialed for it
 }
@@ -30,7 +31,7 @@ func (qp *queuePair) sendFault() (sent bool) {
 		r.fault = prm.SyndromeOK
 		return true
 	case r.shared != nil:
-		return qp.tellReached()
+		return qp.notifyReached()
 	}
 	if sent = qp.sendFaultOver(r.link); sent {
 		r.fault = prm.SyndromeOK
@@ -38,8 +39,8 @@ func (qp *queuePair) sendFault() (sent bool) {
 	return sent
 }
 
-// tellReached is sendFault for a shared target. The fault stays noted: see tellAnother.
-func (qp *queuePair) tellReached() (sent bool) {
+// notifyReached is sendFault for a shared target. The fault remains recorded: see notifyAnother.
+func (qp *queuePair) notifyReached() (sent bool) {
 	s := qp.req.shared
 	if s.fault.reported {
 		return true
@@ -56,21 +57,22 @@ func (qp *queuePair) tellReached() (sent bool) {
 	return sent
 }
 
-// tellAnother dials one more member that refers to the target, if those that were told of the fault
-// have left and it does not show. Without such a member nobody is to be told. exec is held.
-func (qp *queuePair) tellAnother() {
+// notifyAnother dials one more member that refers to the target, if the members that were notified
+// of the fault have closed and the fault is not visible. If there is no such member, no
+// notification is needed. exec is held.
+func (qp *queuePair) notifyAnother() {
 	r := &qp.req
 	s := r.shared
 	if r.fault == prm.SyndromeOK || s == nil || s.fault.reported {
 		return
 	}
-	for qp.targetGoesOn() {
+	for qp.targetReceives() {
 		if i := slices.IndexFunc(s.paths, func(p *path) bool { return p.link.state.Load() == linkDialing }); i >= 0 {
 			qp.awaitLink(s.paths[i].link)
 			return
 		}
 		m, ok := s.view.dir.Referrer(qp.attr.DestQPN, func(gid [16]byte) bool {
-			return slices.Contains(s.fault.asked, gid) || s.knownGone(gid)
+			return slices.Contains(s.fault.asked, gid) || s.isGone(gid)
 		})
 		if !ok {
 			break
@@ -88,8 +90,8 @@ func (qp *queuePair) tellAnother() {
 	r.fault = prm.SyndromeOK
 }
 
-// targetGoesOn reports whether the target receives what the QP sent over this connection.
-func (qp *queuePair) targetGoesOn() bool {
+// targetReceives reports whether the target still receives what the QP sent over this connection.
+func (qp *queuePair) targetReceives() bool {
 	e := qp.req.shared.entry
 	return e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) && e.RQPSN.Load() == qp.attr.SQPSN
 }

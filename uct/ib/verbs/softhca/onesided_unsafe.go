@@ -195,7 +195,7 @@ func (qp *queuePair) attachFailed(err error) (stepResult, prm.Syndrome) {
 	case cma.ErrForbidden, cma.ErrUnsupported:
 		return qp.viaRing()
 	case cma.ErrGone:
-		return stepFail, qp.req.processLost()
+		return stepFail, qp.req.deadPeerSyndrome()
 	case cma.ErrBadRange:
 		return stepFail, prm.SyndromeRemoteAccess
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// TestEngine_TakesOverFromASleeper: once a poller has armed a CQ, the engine does not
+// TestEngine_PollsForSleepingCaller: once a poller has armed a CQ, the engine does not
 // stay away for a tick, though it finds that somebody has polled.
-func TestEngine_TakesOverFromASleeper(t *testing.T) {
+func TestEngine_PollsForSleepingCaller(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	testenv.ProgressWithin(t, testPatience, func() bool { return isNap(h.ctl.sleeping.Load()) })
@@ -35,10 +35,10 @@ func TestEngine_TakesOverFromASleeper(t *testing.T) {
 	assert.NotZero(t, idle.ctl.attention.Load()&attnProbe, "now it has")
 }
 
-// TestEngine_LeavesTimersToDrive: a timer that has become due since the last Drive
+// TestEngine_DoesNotRunTimersWhileDriven: a timer that has become due since the last Drive
 // shortens the sleep of the engine. If it were taken off the list instead, there would
 // be nothing left to wake up for, and its QP would not run.
-func TestEngine_LeavesTimersToDrive(t *testing.T) {
+func TestEngine_DoesNotRunTimersWhileDriven(t *testing.T) {
 	waiting := func(until int64) *queuePair {
 		qp := new(queuePair)
 		qp.wakeAt.Store(until)
@@ -54,9 +54,9 @@ func TestEngine_LeavesTimersToDrive(t *testing.T) {
 	assert.Greater(t, idle.untilTimer(), time.Minute)
 }
 
-// TestDrive_WakesTheEngineForWhatIsLeft: one call of Drive does a bounded amount of
+// TestDrive_WakesEngineForRemainingWork: one call of Drive does a bounded amount of
 // work. If the engine has gone to sleep meanwhile, it is told of the rest.
-func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
+func TestDrive_WakesEngineForRemainingWork(t *testing.T) {
 	fd, written := newWake(t)
 	woken := func() bool { return written() > 0 }
 	h := &hca{ctl: new(control), wakeFD: fd, qps: qpTable{sparse.New[queuePair](table.MaxQP)}}

@@ -73,7 +73,7 @@ func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
 		err = qp.attachQueues(h, p)
 	}
 	if err != nil {
-		h.qpIDs.give(qp.qpn % table.MaxQP)
+		h.qpIDs.put(qp.qpn % table.MaxQP)
 		return 0, err
 	}
 	qp.countUsers(1)
@@ -86,7 +86,7 @@ const qpVariants = xrcdomain.NumberBit>>16 - 1
 
 // newQP makes a QP with a number. mu is held.
 func (h *hca) newQP(service verbs.QPType) (*queuePair, error) {
-	idx, variant, ok := h.qpIDs.take()
+	idx, variant, ok := h.qpIDs.get()
 	if !ok {
 		return nil, ucs.ErrNoMemory
 	}
@@ -168,7 +168,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 	err := qp.modify(attr, mask)
 	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
 		h.awaitPeer(peer)
-		qp.takeArrived()
+		qp.receiveArrived()
 	}
 	return err
 }
@@ -202,7 +202,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		}
 	case verbs.QPStateErr:
 		qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
-		qp.endReceives() // also what was posted in ERR
+		qp.flushReceives() // also what was posted in ERR
 		return nil
 	}
 	if !qp.setState(attr.State) {
@@ -331,9 +331,9 @@ func (qp *queuePair) receivesShared() bool { return qp.rq.shared() || qp.domain 
 func (qp *queuePair) detach() {
 	r := &qp.req
 	qp.dropClaim()
-	qp.leaveStarving()
+	qp.stopStarving()
 	qp.leaveDomain()
-	r.path.giveGuard()
+	r.path.releaseGuard()
 	if r.counted {
 		r.counted = false
 		r.link.uncountQP()
@@ -398,7 +398,7 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	qp.resume()
 	inside := h.awaitPeer(peer)
 	if qp.domain != nil {
-		qp.takeArrived()
+		qp.receiveArrived()
 		h.driving.Lock()
 		h.hideQP(qp)
 		h.driving.Unlock()
@@ -409,7 +409,7 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	h.mu.Unlock()
 	h.owner.Free(inside, 0, func() {
 		h.mu.Lock()
-		h.qpIDs.give(qp.handle % table.MaxQP)
+		h.qpIDs.put(qp.handle % table.MaxQP)
 		h.mu.Unlock()
 	})
 }

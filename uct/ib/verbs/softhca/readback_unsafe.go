@@ -27,9 +27,9 @@ func (l *inLink) read(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	return prm.SyndromeOK
 }
 
-// wanted reports whether the QP still answers: it has not been stopped, reset or
-// destroyed, and connected to another peer, since the read began.
-func (b *readback) wanted(l *inLink) bool {
+// current reports whether the QP still serves the read: since the read began it was not stopped,
+// reset, destroyed, or connected to another peer.
+func (b *readback) current(l *inLink) bool {
 	return b.qp.resp.open.kind == ring.OpRead && b.qp.entry.Accepts(b.pkt.DstQPN, b.pkt.SrcQPN, &l.gid)
 }
 
@@ -37,7 +37,7 @@ func (b *readback) wanted(l *inLink) bool {
 func (l *inLink) finishRead() bool {
 	b := &l.reading
 	for b.qp != nil {
-		if !b.wanted(l) {
+		if !b.current(l) {
 			b.qp = nil
 			break
 		}

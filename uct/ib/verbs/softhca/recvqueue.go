@@ -43,9 +43,8 @@ func (q *recvQueue) handle() uint32 {
 	return q.srqn
 }
 
-// take consumes the next entry; false when none is posted. syn tells of an entry
-// that is malformed.
-func (q *recvQueue) take(e *recvEntry) (ok bool, syn prm.Syndrome) {
+// pop consumes the next entry; false if none is posted. syn is not 0 if the entry is malformed.
+func (q *recvQueue) pop(e *recvEntry) (ok bool, syn prm.Syndrome) {
 	q.mu.Lock()
 	left := q.dbrec.Recv() - q.consumed
 	if left == 0 {

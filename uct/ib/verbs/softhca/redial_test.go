@@ -60,7 +60,7 @@ func (l *outLink) awaitState(t *testing.T, state uint32) {
 }
 
 // A port that hung up during the handshake is dialed again, not at once, but later.
-func TestUDLink_DialsAgainWhoHungUp(t *testing.T) {
+func TestUDLink_RedialsAfterHangUp(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	gid := verbs.GID{0: 0xfe, 1: 0x80}
@@ -84,7 +84,7 @@ func TestUDLink_DialsAgainWhoHungUp(t *testing.T) {
 
 // A port that was up and hung up is left alone for a while, and so is one where nobody
 // listens; the QP forgets it then.
-func TestUDLink_GoneIsForgotten(t *testing.T) {
+func TestUDLink_RemovesDeadPeers(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 2}
@@ -111,7 +111,7 @@ func TestUDLink_GoneIsForgotten(t *testing.T) {
 	assert.Equal(t, []*outLink{next}, qp.req.udLinks)
 }
 
-func TestGone(t *testing.T) {
+func TestGone_ClassifiesErrors(t *testing.T) {
 	in := func(err error) error { return &ucs.OpError{TL: "softhca", Op: "attach", Err: err} }
 	for _, err := range []error{ucs.ErrUnreachable, ucs.ErrInvalidAddr, attach.ErrForeignUser, attach.ErrProtocol,
 		&attach.RefusedError{Reason: attach.ReasonLayout}, &attach.RefusedError{Reason: attach.ReasonOwner}} {

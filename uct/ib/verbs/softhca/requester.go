@@ -50,10 +50,10 @@ type path struct {
 	msn       uint32 // message number of the next two-sided message
 }
 
-// giveGuard gives the guard of the link back.
-func (p *path) giveGuard() {
+// releaseGuard gives the guard of the link back.
+func (p *path) releaseGuard() {
 	if p.guard != nil {
-		p.link.giveGuard(p.guardSlot)
+		p.link.releaseGuard(p.guardSlot)
 		p.guard = nil
 	}
 }
@@ -122,7 +122,7 @@ func (qp *queuePair) runStopped() stepResult {
 		return stepAgain
 	}
 	qp.flushSends()
-	qp.tellAnother()
+	qp.notifyAnother()
 	return stepDone
 }
 
@@ -190,13 +190,13 @@ func (qp *queuePair) finish(w *prm.WQE, read uint32) stepResult {
 // the CQ is lost.
 func (qp *queuePair) complete(op prm.Opcode, index uint16, n uint32) bool {
 	if qp.timed != nil {
-		return qp.timed.hold(&prm.CQE{Opcode: prm.CQEReq, UserIndex: qp.uidx, WQECounter: index,
+		return qp.timed.holdBack(&prm.CQE{Opcode: prm.CQEReq, UserIndex: qp.uidx, WQECounter: index,
 			SendOp: op, QPN: qp.qpn, ByteCount: n})
 	}
 	if qp.sendCQ.pushSent(qp, op, index, n) {
 		return true
 	}
-	qp.lost()
+	qp.failOverrun()
 	return false
 }
 
@@ -208,10 +208,10 @@ func (qp *queuePair) ready() (v stepResult, ok bool) {
 	case linkDialing:
 		return qp.awaitLink(l), false
 	default:
-		return qp.linkLost(l), false
+		return qp.failOnLink(l), false
 	}
 	if qp.req.guard == nil {
-		slot, ok := l.takeGuard()
+		slot, ok := l.reserveGuard()
 		if !ok {
 			return qp.failNext(prm.SyndromeLocalQPOp), false
 		}
@@ -220,9 +220,9 @@ func (qp *queuePair) ready() (v stepResult, ok bool) {
 	return stepDone, true
 }
 
-// linkLost ends the work request at next, whose link has gone down. That to a member is refused, as
-// by memberGone, which comes for the messages in flight.
-func (qp *queuePair) linkLost(l *outLink) stepResult {
+// failOnLink fails the work request at next after its link has gone down. A work request to a
+// member of a domain is rejected, as by handleMemberGone, which handles the messages in flight.
+func (qp *queuePair) failOnLink(l *outLink) stepResult {
 	end := linkEnd(l.end.Load())
 	if qp.req.shared == nil || end == endBroken || qp.req.inFlight > 0 {
 		return qp.failNext(prm.SyndromeRetryExceeded)
@@ -230,9 +230,9 @@ func (qp *queuePair) linkLost(l *outLink) stepResult {
 	return qp.noQueue(end != endClosed)
 }
 
-// processLost is the syndrome of a work request that the kernel has refused since the process of
-// the peer is dead, before the link has gone down.
-func (r *requester) processLost() prm.Syndrome {
+// deadPeerSyndrome returns the syndrome of a work request that the kernel has rejected because the
+// process of the peer is dead, before the link has gone down.
+func (r *requester) deadPeerSyndrome() prm.Syndrome {
 	r.died = true
 	if r.shared == nil {
 		return prm.SyndromeRetryExceeded
@@ -261,9 +261,9 @@ func (qp *queuePair) refused(syn prm.Syndrome) stepResult {
 // ring up to some packet: it can be refused before it has been sent.
 func (r *requester) partlySent() bool { return r.opened && r.moved > 0 }
 
-// answered reports how many messages in flight are older than msn, and whether msn
-// is one that could be answered.
-func (r *requester) answered(msn uint32) (n uint32, ok bool) {
+// matchMSN returns how many messages in flight are older than msn, and whether msn is that of a
+// message that can have a response.
+func (r *requester) matchMSN(msn uint32) (n uint32, ok bool) {
 	oldest := (r.msn - r.inFlight) & mlx5PSNMask
 	n = (msn - oldest) & mlx5PSNMask
 	return n, n <= r.inFlight

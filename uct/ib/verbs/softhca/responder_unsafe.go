@@ -63,7 +63,7 @@ func (l *inLink) drainRequests() (more bool) {
 	}
 	var pkt ring.Packet
 	for range drainBatch {
-		if !l.finishRead() || !l.resp.Room(maxAnswers*ring.MaxRecord) {
+		if !l.finishRead() || !l.resp.Room(maxResponses*ring.MaxRecord) {
 			l.flushAck()
 			return l.resp.AwaitRoom()
 		}
@@ -73,14 +73,14 @@ func (l *inLink) drainRequests() (more bool) {
 			return false
 		}
 		if !ok {
-			l.endDrain()
+			l.finishDrain()
 			return false
 		}
 		l.handle(&pkt, body)
 		l.hca.driving.Quiescent() // releasing is the barrier
 		l.req.Release()
 	}
-	l.endDrain()
+	l.finishDrain()
 	return true
 }
 
@@ -95,11 +95,11 @@ func (l *inLink) drainRest() {
 	}
 }
 
-// maxAnswers is how many packets one request makes at the most, apart from read
+// maxResponses is the maximum number of packets that the device sends for one request, without read
 // data: the acknowledgement of another QP, and its own.
-const maxAnswers = 2
+const maxResponses = 2
 
-func (l *inLink) endDrain() {
+func (l *inLink) finishDrain() {
 	l.flushAck()
 	if l.req.RoomMade() {
 		call(l.ctl, l.wakeFD, attnResponse)
@@ -123,7 +123,7 @@ func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 	}
 	if qp == nil || !qp.connected() || !qp.entry.Accepts(pkt.DstQPN, pkt.SrcQPN, &l.gid) {
 		if pkt.Op != ring.OpFault {
-			l.answer(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
+			l.sendReject(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return
 	}
@@ -137,7 +137,7 @@ func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 		return
 	}
 	if syn := l.execute(qp, pkt, body); syn != prm.SyndromeOK {
-		l.answer(pkt, ring.OpNak, uint8(syn))
+		l.sendReject(pkt, ring.OpNak, uint8(syn))
 	}
 }
 
@@ -148,12 +148,12 @@ func (l *inLink) inOrder(qp *queuePair, pkt *ring.Packet) bool {
 	first := pkt.Flags&ring.FlagFirst != 0
 	if pkt.MSN == s.msn && s.orphan && !first {
 		s.orphan = false
-		l.answer(pkt, ring.OpNak, uint8(qp.invalidRequest()))
+		l.sendReject(pkt, ring.OpNak, uint8(qp.invalidRequest()))
 		return false
 	}
 	if pkt.MSN != s.msn || !first && !s.open.begun() {
 		if !s.refused {
-			l.answer(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
+			l.sendReject(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return false
 	}
@@ -235,17 +235,17 @@ func (l *inLink) consume(qp *queuePair, pkt *ring.Packet) (ok bool, syn prm.Synd
 	s := &qp.resp
 	timer := qp.attr.MinRNRTimer
 	if q := s.open.queue; q.xrc.window == nil {
-		ok, syn = q.take(&s.open.entry)
+		ok, syn = q.pop(&s.open.entry)
 	} else {
 		var busy bool
-		if ok, busy, syn = q.takeShown(&s.open.entry); busy {
+		if ok, busy, syn = q.popShown(&s.open.entry); busy {
 			timer = ring.RNRBusy
 		}
 	}
 	if !ok {
 		s.open.close()
 		s.refused = true
-		l.answer(pkt, ring.OpRNR, timer)
+		l.sendReject(pkt, ring.OpRNR, timer)
 		return false, prm.SyndromeOK
 	}
 	if syn != prm.SyndromeOK {
@@ -261,7 +261,7 @@ func (l *inLink) delivered(qp *queuePair, pkt *ring.Packet, op prm.CQEOpcode) {
 	e := prm.CQE{Opcode: op, Solicited: pkt.Flags&ring.FlagSolicited != 0, UserIndex: uidx,
 		WQECounter: m.entry.index, QPN: qp.qpn, ByteCount: uint32(m.len), Imm: pkt.Imm, SrcQP: pkt.SrcQPN}
 	if !cq.push(&e) {
-		qp.lost()
+		qp.failOverrun()
 	}
 	l.accepted(qp, pkt)
 }
@@ -393,8 +393,8 @@ func (l *inLink) atomic(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	return prm.SyndromeOK
 }
 
-// answer sends a refusal, after the acknowledgements that precede it.
-func (l *inLink) answer(pkt *ring.Packet, op, status uint8) {
+// sendReject sends a negative response, after the acknowledgements that precede it.
+func (l *inLink) sendReject(pkt *ring.Packet, op, status uint8) {
 	l.flushAck()
 	if a := l.resp.Reserve(0); a != nil {
 		a.Op, a.Status, a.DstQPN, a.MSN = op, status, pkt.SrcQPN, pkt.MSN

@@ -26,7 +26,7 @@ func (l *outLink) drainResponses() (more bool) {
 			l.hca.driving.Quiescent() // locking is the barrier
 			qp.exec.Lock()
 			if qp.req.link == l && qp.is(verbs.QPStateRTS) {
-				qp.answer(&pkt, body)
+				qp.handleResponse(&pkt, body)
 			}
 			qp.exec.Release()
 		}
@@ -48,11 +48,11 @@ func (l *outLink) afterDrain() {
 	l.unblock()
 }
 
-// answer handles one response. It must be one that the request can have (IBTA volume 1,
-// 9.7.5), else the QP stops: the peer is not to be trusted. exec is held.
-func (qp *queuePair) answer(pkt *ring.Packet, body unsafe.Pointer) {
+// handleResponse handles one response. If the response is not valid for the request (IBTA volume 1,
+// 9.7.5), the QP stops: the peer is untrusted. exec is held.
+func (qp *queuePair) handleResponse(pkt *ring.Packet, body unsafe.Pointer) {
 	r := &qp.req
-	n, ok := r.answered(pkt.MSN)
+	n, ok := r.matchMSN(pkt.MSN)
 	if !ok || n == r.inFlight && !r.partlySent() {
 		return // not in flight: an answer to what was given up
 	}
@@ -60,15 +60,15 @@ func (qp *queuePair) answer(pkt *ring.Packet, body unsafe.Pointer) {
 		return
 	}
 	if r.inFlight > 0 {
-		qp.answerTo(qp.oldest(), pkt, body)
+		qp.completeWith(qp.oldest(), pkt, body)
 	} else {
-		qp.answerTo(&r.wqe, pkt, body)
+		qp.completeWith(&r.wqe, pkt, body)
 	}
 }
 
-// answerTo handles the response to w: the oldest in flight, or if none is, what is
-// partly sent.
-func (qp *queuePair) answerTo(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
+// completeWith handles the response to w: the oldest message in flight, or, if there is none, the
+// partly sent one.
+func (qp *queuePair) completeWith(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
 	sent := qp.req.inFlight > 0
 	switch {
 	case pkt.Op == ring.OpNak:
@@ -79,9 +79,9 @@ func (qp *queuePair) answerTo(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer)
 	case pkt.Op == ring.OpAck && sent:
 		qp.retire(1)
 	case pkt.Op == ring.OpReadData && sent && w.Op == prm.OpRDMARead:
-		qp.takeRead(w, pkt, body)
+		qp.storeRead(w, pkt, body)
 	case pkt.Op == ring.OpAtomicOK && sent && isAtomic(w.Op):
-		qp.takeAtomic(w, pkt)
+		qp.storeAtomic(w, pkt)
 	default:
 		qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
 	}
@@ -100,9 +100,9 @@ func refusal(status uint8) prm.Syndrome {
 
 func isAtomic(op prm.Opcode) bool { return op == prm.OpAtomicFA || op == prm.OpAtomicCS }
 
-// bringsData reports whether the answer to an operation is data, and not an
+// returnsData reports whether the answer to an operation is data, and not an
 // acknowledgement.
-func bringsData(op prm.Opcode) bool { return op == prm.OpRDMARead || isAtomic(op) }
+func returnsData(op prm.Opcode) bool { return op == prm.OpRDMARead || isAtomic(op) }
 
 // consumesReceive reports whether an operation needs a receive at the peer.
 func consumesReceive(op prm.Opcode) bool {
@@ -114,7 +114,7 @@ func consumesReceive(op prm.Opcode) bool {
 func (qp *queuePair) retire(n uint32) bool {
 	for range n {
 		w := qp.oldest()
-		if bringsData(w.Op) {
+		if returnsData(w.Op) {
 			qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
 			return false
 		}
@@ -178,9 +178,9 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	qp.sleepUntil(r.hold)
 }
 
-// takeRead stores a packet of what a read through the ring brings: the bytes that come
-// next, with the last of them in the last packet.
-func (qp *queuePair) takeRead(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
+// storeRead stores a packet of data of a read through the ring: the next bytes of the read, in the
+// last packet up to the end.
+func (qp *queuePair) storeRead(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
 	r := &qp.req
 	n := uint64(pkt.Payload)
 	last := pkt.Flags&ring.FlagLast != 0
@@ -196,8 +196,8 @@ func (qp *queuePair) takeRead(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer)
 	}
 }
 
-// takeAtomic stores what an atomic through the ring brings.
-func (qp *queuePair) takeAtomic(w *prm.WQE, pkt *ring.Packet) {
+// storeAtomic stores the result of an atomic through the ring.
+func (qp *queuePair) storeAtomic(w *prm.WQE, pkt *ring.Packet) {
 	if qp.store(w, unsafe.Pointer(&pkt.SwapAdd), 0, prm.AtomicOperandLen) {
 		qp.retireOldest(w, uint32(w.Len))
 	}

@@ -40,7 +40,7 @@ func newVisitor(t *testing.T, target *hca) *visitor {
 
 func (v *visitor) addGuard() {
 	var ok bool
-	v.slot, ok = v.link.takeGuard()
+	v.slot, ok = v.link.reserveGuard()
 	require.True(v.t, ok)
 }
 
@@ -77,7 +77,7 @@ func first(t *testing.T, h *hca) *byte {
 
 // Memory of the device with a peer inside that does not run is kept, and counted, until
 // the visit is over or the peer is dead. Nobody waits.
-func TestDereg_AllocatedIsKeptWhileAPeerIsInside(t *testing.T) {
+func TestDereg_QuarantinesMemoryInUse(t *testing.T) {
 	for name, end := range map[string]func(v *visitor){
 		"goes on":    (*visitor).leave,
 		"next visit": func(v *visitor) { v.leave(); v.enter(5) },
@@ -101,7 +101,7 @@ func TestDereg_AllocatedIsKeptWhileAPeerIsInside(t *testing.T) {
 
 // A peer that is inside one region, or between visits, holds up no other one, nor the
 // end of QPs that it is not connected to.
-func TestDereg_OthersAreNotHeldUp(t *testing.T) {
+func TestDereg_DoesNotBlockOtherMemory(t *testing.T) {
 	target := openTest(t)
 	v := newVisitor(t, target)
 	visited := registered(t, target)
@@ -256,7 +256,7 @@ func TestDereg_RegisteredIsWaitedFor(t *testing.T) {
 
 // The index of a key is not used again while a peer is inside: it may still read the
 // entry of the table.
-func TestDereg_IndexIsKept(t *testing.T) {
+func TestDereg_QuarantinesIndex(t *testing.T) {
 	target := openTest(t)
 	target.mrIDs.limit = 3 // two indexes
 	v := newVisitor(t, target)
@@ -275,7 +275,7 @@ func TestDereg_IndexIsKept(t *testing.T) {
 
 // A peer that puts nonsense into its ring is told to go, and its guards count until it
 // has gone; the device can be closed before that.
-func TestReject_GuardsCountUntilThePeerHasGone(t *testing.T) {
+func TestReject_CountsGuardsUntilPeerIsGone(t *testing.T) {
 	target := openTest(t)
 	v := newVisitor(t, target)
 	key := registered(t, target)

@@ -19,7 +19,7 @@ type sharedPeer struct {
 	paths []*path // those that were ever used, but for some that are down
 	// byPlace is the paths by the place of the member: what a lookup of an SRQ number gives.
 	byPlace []memberPath
-	fault   faultNotice
+	fault   faultReport
 }
 
 // memberPath is the path to a member.
@@ -69,7 +69,7 @@ func (qp *queuePair) route(w *prm.WQE) stepResult {
 		if r.inFlight > 0 {
 			return stepWait // an answer schedules the QP
 		}
-		r.take(p)
+		r.usePath(p)
 	}
 	r.routed = true
 	return stepDone
@@ -98,8 +98,8 @@ func (s *sharedPeer) shows(l *outLink, srqn uint32) bool {
 	return e.SRQN.Load() == srqn && e.Inode.Is(s.view.key)
 }
 
-// take makes p the path of messages.
-func (r *requester) take(p *path) {
+// usePath makes p the path of messages.
+func (r *requester) usePath(p *path) {
 	*r.shared.now = r.path
 	r.shared.now, r.path = p, *p
 }
@@ -182,50 +182,49 @@ func (qp *queuePair) pathOver(gid verbs.GID) (*path, error) {
 	return p, nil
 }
 
-// memberGone lets go of a link that has gone down. The QP fails if a message was on its way
-// there, or no other member refers to its target. exec is held.
-func (qp *queuePair) memberGone(l *outLink) {
+// handleMemberGone releases a link that has gone down. The QP fails if a message to that member was
+// in flight, or if no other member refers to its target. exec is held.
+func (qp *queuePair) handleMemberGone(l *outLink) {
 	r := &qp.req
 	s := r.shared
 	if !slices.ContainsFunc(s.paths, func(p *path) bool { return p.link == l }) {
 		return
 	}
 	switch onItsWay := r.link == l && (r.inFlight > 0 || r.routed); {
-	case !s.view.dir.Referred(qp.attr.DestQPN, s.knownGone):
-		qp.memberLost(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
+	case !s.view.dir.Referred(qp.attr.DestQPN, s.isGone):
+		qp.failOnMember(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	case onItsWay && linkEnd(l.end.Load()) == endBroken:
-		qp.memberLost(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
+		qp.failOnMember(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	case onItsWay:
 		r.died = linkEnd(l.end.Load()) != endClosed
-		qp.memberLost(l, prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteInvalidReq)
+		qp.failOnMember(l, prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteInvalidReq)
 	case r.link == l:
-		r.take(&path{link: l}) // until the next message
+		r.usePath(&path{link: l}) // until the next message
 	}
 	for _, p := range s.paths {
 		if p.link == l {
-			p.giveGuard()
+			p.releaseGuard()
 		}
 	}
 	if r.fault != prm.SyndromeOK {
 		s.fault.reported = false
-		qp.hca.schedule(qp) // for tellAnother
+		qp.hca.schedule(qp) // for notifyAnother
 	}
 }
 
-// memberLost fails the QP, because of a link that has gone down: with syn, and the target with
-// told. A queue whose member is gone is refused as one that is closed: in hardware the kernel
-// closes it.
-func (qp *queuePair) memberLost(l *outLink, syn, told prm.Syndrome) {
+// failOnMember fails the QP after a link has gone down: the QP with syn, and the target with told.
+// A queue of a dead member is rejected like a closed queue: with hardware the kernel closes it.
+func (qp *queuePair) failOnMember(l *outLink, syn, told prm.Syndrome) {
 	r := &qp.req
-	qp.leaveStarving()
-	r.take(&path{link: l}) // it is the reason
+	qp.stopStarving()
+	r.usePath(&path{link: l}) // it is the reason
 	if table.Receiving(qp.now()) {
 		qp.enterError(syn, told)
 	}
 }
 
-// knownGone reports whether a device is one that has hung up.
-func (s *sharedPeer) knownGone(gid [16]byte) bool {
+// isGone reports whether a device has hung up.
+func (s *sharedPeer) isGone(gid [16]byte) bool {
 	return slices.ContainsFunc(s.paths, func(p *path) bool {
 		end := linkEnd(p.link.end.Load())
 		return p.link.gid == verbs.GID(gid) && (end == endGone || end == endClosed || end == endBroken)
@@ -238,7 +237,7 @@ func (qp *queuePair) leaveDomain() {
 	if s := r.shared; s != nil {
 		for _, p := range s.paths {
 			if p != s.now {
-				p.giveGuard()
+				p.releaseGuard()
 			}
 		}
 		r.shared, r.routed = nil, false

@@ -12,22 +12,22 @@ import (
 // rules, receives may have been passed over that nobody has filled: they complete as flushed, so
 // that the queue has room for others.
 
-// settleClaims settles the claims of all XRC SRQs after the end of a link, all of whose notices
-// have been taken.
-func (h *hca) settleClaims() {
+// releaseClaims releases the claims of all XRC SRQs after the end of a link. All notices of the
+// link have been handled.
+func (h *hca) releaseClaims() {
 	h.mu.Lock()
 	n := h.srqIDs.next
 	h.mu.Unlock()
 	var skipped []skippedRecvs
 	for i := range n + 1 {
 		if q := h.xrcSRQs.slot.Load(i); q != nil {
-			q.settle()
+			q.releaseClaim()
 			if end, some := q.passedOver(); some {
 				skipped = append(skipped, skippedRecvs{q, end})
 			}
 		}
 	}
-	h.giveUpSkipped(skipped)
+	h.flushSkipped(skipped)
 }
 
 // skippedRecvs are receives of a queue that the claim has passed over, up to end.
@@ -36,14 +36,14 @@ type skippedRecvs struct {
 	end uint16
 }
 
-// settle passes on the claim of a device that has no link with this one. What it had said is
-// known.
-func (q *recvQueue) settle() {
+// releaseClaim releases the claim of a device that has no link with this one. All its messages have
+// been handled.
+func (q *recvQueue) releaseClaim() {
 	q.mu.Lock()
 	w := q.xrc.window
 	word := w.claim.Load()
 	if by, seq := table.SplitClaim(word); by != 0 && !q.hca.hasClaimant(by) {
-		if !w.holds(seq) {
+		if !w.isShown(seq) {
 			seq++
 		}
 		w.claim.CompareAndSwap(word, table.Claimed(0, seq))
@@ -57,11 +57,12 @@ func (h *hca) hasClaimant(id uint64) bool {
 	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return table.ClaimID(l.gid) == id })
 }
 
-// giveUpSkipped completes as flushed the receives that the claims have passed over, unless they are
-// in a notice: who fills one says so before it passes the claim on. Who is in the middle of a
-// message may be at one of them, if the claim was taken from it, and is waited for, once for all
-// queues; where that does not end they stay.
-func (h *hca) giveUpSkipped(list []skippedRecvs) {
+// flushSkipped completes as flushed the receives that the released claims have skipped, except
+// those in a notice: a sender that fills a receive sends the notice before it passes on the claim.
+// If a claim was revoked, its owner may be in the middle of a message to one of these receives;
+// flushSkipped waits for that, once for all queues. If the wait times out, the receives remain
+// posted.
+func (h *hca) flushSkipped(list []skippedRecvs) {
 	if len(list) == 0 {
 		return
 	}
@@ -71,13 +72,13 @@ func (h *hca) giveUpSkipped(list []skippedRecvs) {
 	inside = h.owner.Await(inside, qpPatience)
 	for _, s := range list {
 		if !slices.ContainsFunc(inside, func(v guard.Visit) bool { return v.Tag == s.q.srqn }) {
-			h.giveUp(s)
+			h.flushSkippedOf(s)
 		}
 	}
 }
 
-// giveUp completes those of one queue that nobody has said to have filled.
-func (h *hca) giveUp(s skippedRecvs) {
+// flushSkippedOf flushes the skipped receives of one queue for which there is no notice.
+func (h *hca) flushSkippedOf(s skippedRecvs) {
 	h.driving.Lock()
 	defer h.driving.Unlock()
 	if h.xrcSRQs.findAny(s.q.srqn) != s.q {
@@ -93,7 +94,7 @@ func (h *hca) giveUp(s skippedRecvs) {
 	}
 	for seq := s.end - table.ShownRecvs; seq != s.end; seq++ {
 		if !noticed[seq%table.ShownRecvs] {
-			s.q.giveUp(seq)
+			s.q.flushRecv(seq)
 		}
 	}
 }
@@ -115,11 +116,11 @@ func (q *recvQueue) passedOver() (end uint16, some bool) {
 	return end, end != w.base
 }
 
-// giveUp completes receive seq as flushed, if it is still there.
-func (q *recvQueue) giveUp(seq uint16) {
+// flushRecv completes receive seq as flushed, if it is still posted.
+func (q *recvQueue) flushRecv(seq uint16) {
 	q.mu.Lock()
 	w := q.xrc.window
-	if !w.holds(seq) {
+	if !w.isShown(seq) {
 		q.mu.Release()
 		return
 	}

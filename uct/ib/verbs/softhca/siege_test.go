@@ -310,7 +310,7 @@ func (s *siege) checkLoyal() {
 	require.NoError(s.t, err)
 	_, err = s.loyal.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{from}}})
 	require.NoError(s.t, err)
-	settled(s.h)
+	driveUntilIdle(s.h)
 	n := s.loyalCQ.Poll(s.wcs[:])
 	if n != 2 || s.wcs[0].Status != verbs.WCSuccess || s.wcs[1].Status != verbs.WCSuccess {
 		s.t.Fatalf("the QP that is connected to itself: %d completions: %+v", n, s.wcs[:max(n, 0)])
@@ -326,7 +326,7 @@ func (s *siege) checkLoyal() {
 
 // settle lets the device do what there is to do, and checks everything.
 func (s *siege) settle() {
-	settled(s.h)
+	driveUntilIdle(s.h)
 	s.checkMemory()
 	for n := s.cq.Poll(s.wcs[:]); n != 0; n = s.cq.Poll(s.wcs[:]) {
 		if n < 0 {

@@ -42,7 +42,7 @@ func (qp *queuePair) starve(srqn uint32) stepResult {
 	fed := l.mem.header().starved.Swap(1) == 0 && others
 	l.ctl.starving.Store(1)
 	if fed || qp.worthAnotherTry(srqn) || l.state.Load() == linkDown {
-		l.endStarving()
+		l.scheduleStarving()
 	}
 	return stepWait
 }
@@ -56,9 +56,9 @@ func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
 		!qp.peerEntry().Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
 }
 
-// leaveStarving has the QP not wait for a receive any more: who waits is scheduled for
-// nothing else. exec is held, and the QP has not let go of its link.
-func (qp *queuePair) leaveStarving() {
+// stopStarving ends the wait of the QP for a receive of the peer: a waiting QP is scheduled for
+// nothing else. exec is held, and the QP still uses its link.
+func (qp *queuePair) stopStarving() {
 	l := qp.req.link
 	if l == nil {
 		return
@@ -74,8 +74,8 @@ func (qp *queuePair) leaveStarving() {
 	}
 }
 
-// endStarving schedules the QPs that wait for receives of the peer.
-func (l *outLink) endStarving() {
+// scheduleStarving schedules the QPs that wait for receives of the peer.
+func (l *outLink) scheduleStarving() {
 	l.txLock.Lock()
 	list := l.starved
 	l.starved, l.starvedSpare = l.starvedSpare[:0], nil

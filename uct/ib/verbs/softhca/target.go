@@ -37,7 +37,7 @@ func (h *hca) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
 	qp, err := h.addTarget(d, qpn)
 	if err != nil {
 		h.releaseDomain(d)
-		return 0, 0, d.giveTarget(qpn, err)
+		return 0, 0, d.releaseTarget(qpn, err)
 	}
 	return qp.handle, qp.qpn, nil
 }
@@ -55,8 +55,8 @@ func (h *hca) addTarget(d *xrcDomain, number uint32) (*queuePair, error) {
 	return qp, nil
 }
 
-// giveTarget gives a reference in the directory back that is not used because of err.
-func (d *xrcDomain) giveTarget(qpn uint32, err error) error {
+// releaseTarget releases a reference in the directory that is not used because of err.
+func (d *xrcDomain) releaseTarget(qpn uint32, err error) error {
 	if d.dir != nil {
 		_, e := d.dir.CloseQP(qpn)
 		err = errors.Join(err, e)
@@ -136,7 +136,7 @@ func (h *hca) openShared(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 	}
 	qp, err := h.useResponder(d, qpn)
 	if err != nil {
-		return 0, d.giveTarget(qpn, err)
+		return 0, d.releaseTarget(qpn, err)
 	}
 	return qp.handle, nil
 }
@@ -230,9 +230,10 @@ func (qp *queuePair) setShared(to verbs.QPState) bool {
 	return false
 }
 
-// takeArrived takes in what has come over an XRC target that receives no more, and before it is
-// connected to somebody else, or nobody knows to whom it was: senders hold it for complete.
-func (qp *queuePair) takeArrived() {
+// receiveArrived handles the messages that have arrived over an XRC target that stops receiving. It
+// is called before the target is connected to another initiator, or destroyed: the sender takes
+// these messages for delivered.
+func (qp *queuePair) receiveArrived() {
 	h := qp.hca
 	if qp.domain == nil || h.port == nil {
 		return
@@ -245,9 +246,9 @@ func (qp *queuePair) takeArrived() {
 	}
 }
 
-// tellMembers has the other devices that refer to a target look at its entry, which is in ERR.
-// Those of processes that are stopped look when they go on.
-func (h *hca) tellMembers(d *xrcDomain, e *table.QP, t verbs.EventType) {
+// notifyMembers makes the other devices that refer to a target check its entry, which is in ERR.
+// Those of stopped processes check it when they continue.
+func (h *hca) notifyMembers(d *xrcDomain, e *table.QP, t verbs.EventType) {
 	e.Fault.Store(uint32(t))
 	if others := d.dir.Others(e.QPN.Load()); len(others) > 0 {
 		h.dials.Go(func() { xrcdomain.Call(d.key, others) })
@@ -261,13 +262,13 @@ func (h *hca) lookAtFaults(d *xrcDomain) {
 	defer h.driving.Unlock()
 	h.eachQP(func(qp *queuePair) {
 		if qp.domain == d && !qp.replaced() {
-			qp.noticeFault()
+			qp.reportFault()
 		}
 	})
 }
 
-// noticeFault reports a fault of a target in a shared domain, once. driving is held.
-func (qp *queuePair) noticeFault() {
+// reportFault reports a fault of a target in a shared domain, once. driving is held.
+func (qp *queuePair) reportFault() {
 	word := qp.entry.Fault.Load()
 	if word == 0 || qp.entry.Load().State() != verbs.QPStateErr {
 		return
@@ -452,7 +453,7 @@ func (h *hca) dropResponders(which func(*queuePair) bool) {
 		qp.state.Store(uint32(verbs.QPStateReset))
 		h.hideQP(qp)
 		h.mu.Lock()
-		h.qpIDs.give(qp.handle % table.MaxQP)
+		h.qpIDs.put(qp.handle % table.MaxQP)
 		h.mu.Unlock()
 	})
 }
@@ -474,7 +475,7 @@ func (h *hca) failShared(gid [2]uint64) {
 		}
 		table.EachTarget(&d.dir.View, func(e *table.QP) {
 			if e.FailOf(gid) {
-				h.tellMembers(d, e, verbs.EventQPFatal)
+				h.notifyMembers(d, e, verbs.EventQPFatal)
 			}
 		})
 	}

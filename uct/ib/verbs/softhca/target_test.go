@@ -29,7 +29,7 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	pkt, payload := s.next(xrcTarget, ring.OpSend, ring.FlagFirst|ring.FlagXRC, 8, 16)
 	pkt.Ext = q.srqn
 	require.True(t, s.peers[0].request(pkt, payload))
-	settled(s.h)
+	driveUntilIdle(s.h)
 	require.True(t, target.q.resp.open.begun())
 	e := target.q.entry
 	changeElsewhere(t, e, verbs.QPStateReset)
@@ -38,7 +38,7 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	pkt, payload = s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
 	pkt.Ext, pkt.MSN = q.srqn, 77
 	require.True(t, s.peers[0].request(pkt, payload))
-	settled(s.h)
+	driveUntilIdle(s.h)
 	var wcs [4]verbs.WC
 	require.Equal(t, 2, s.cq.Poll(wcs[:]))
 	assert.Equal(t, verbs.WCWRFlushErr, wcs[0].Status)
@@ -130,7 +130,7 @@ func TestTarget_ChangedElsewhere(t *testing.T) {
 
 // A device that is gone fails the targets that are connected to it, and not those that were,
 // and are about to be connected to another one.
-func TestTarget_InitiatorIsGone(t *testing.T) {
+func TestTarget_InitiatorDies(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		gid, target := table.GIDWords(s.peers[0].gid), s.qps[xrcTarget].v
 		s.h.failTargets(table.GIDWords(s.peers[1].gid))
@@ -173,12 +173,12 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 		Payload: 8, Total: 16}
 	payload := make([]byte, 8)
 	require.True(t, p.request(pkt, payload))
-	settled(s.h)
+	driveUntilIdle(s.h)
 	each := func(*queuePair) bool { return true }
 	require.Nil(t, s.h.targets.find(number, each), "it is in RESET")
 	changeElsewhere(t, e, verbs.QPStateRTR)
 	require.True(t, p.request(pkt, payload))
-	settled(s.h)
+	driveUntilIdle(s.h)
 	qp := s.h.targets.find(number, each)
 	require.NotNil(t, qp)
 	require.True(t, qp.resp.open.begun())
@@ -229,7 +229,7 @@ func TestFault_OfFormerConnection(t *testing.T) {
 		}{{siegePSN - 1, false}, {0, false}, {siegePSN, true}} {
 			require.True(t, s.peers[q.peer].request(ring.Packet{Op: ring.OpFault, SrcQPN: q.remote, DstQPN: q.v.Number(), MSN: c.psn,
 				Status: uint8(prm.SyndromeRemoteInvalidReq)}, nil))
-			settled(s.h)
+			driveUntilIdle(s.h)
 			require.Equal(t, c.want, q.v.State() == verbs.QPStateErr, "QP %d, PSN %#x", i, c.psn)
 		}
 	}
@@ -241,7 +241,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
 	defer s.end()
-	id, _, ok := s.h.qpIDs.take()
+	id, _, ok := s.h.qpIDs.get()
 	require.True(t, ok)
 	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(table.QP)}
 	s.h.qps.slot.Store(id, gone) // a look at it takes it away
@@ -250,7 +250,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 		pkt, payload := s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
 		pkt.DstQPN = number
 		require.True(t, s.peers[0].request(pkt, payload))
-		settled(s.h)
+		driveUntilIdle(s.h)
 		var answers []ring.Packet
 		s.peers[0].drain(func(p *ring.Packet) { answers = append(answers, *p) })
 		require.Len(t, answers, 1)
@@ -264,7 +264,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 // Where no number is left, a packet to a target that has no responder here costs a look at the
 // others only once in as many packets as there are of them; then one whose target is no more
 // gives its number up.
-func TestTarget_NoNumberLeft(t *testing.T) {
+func TestTarget_NumbersExhausted(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
 	defer s.end()
@@ -274,7 +274,7 @@ func TestTarget_NoNumberLeft(t *testing.T) {
 	arrives := func(i int) {
 		require.True(t, p.request(ring.Packet{Op: ring.OpSend, Flags: ring.FlagFirst | ring.FlagXRC, DstQPN: numbers[i],
 			SrcQPN: foreign + 77 + uint32(i), MSN: 5, Ext: q.srqn, Payload: 8, Total: 16}, make([]byte, 8)))
-		settled(s.h)
+		driveUntilIdle(s.h)
 		p.drain(func(*ring.Packet) {})
 	}
 	last := len(numbers) - 1
@@ -287,7 +287,7 @@ func TestTarget_NoNumberLeft(t *testing.T) {
 			require.NotNil(t, s.h.targets.find(number, each))
 		}
 	}
-	for id, _, ok := s.h.qpIDs.take(); ok; id, _, ok = s.h.qpIDs.take() {
+	for id, _, ok := s.h.qpIDs.get(); ok; id, _, ok = s.h.qpIDs.get() {
 		taken = append(taken, id)
 	}
 	arrives(last)
@@ -303,7 +303,7 @@ func TestTarget_NoNumberLeft(t *testing.T) {
 	assert.Nil(t, s.h.targets.find(numbers[0], each))
 	assert.NotNil(t, s.h.targets.find(numbers[last], each))
 	for _, id := range taken {
-		s.h.qpIDs.give(id)
+		s.h.qpIDs.put(id)
 	}
 	for _, number := range numbers[1:] {
 		_, err := d.dir.CloseQP(number)

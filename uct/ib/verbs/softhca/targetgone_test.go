@@ -9,9 +9,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestXRC_TargetGoesBehindMessages: what a sender knows to have arrived is received, although the
+// TestXRC_TargetClosesAfterMessages: what a sender knows to have arrived is received, although the
 // target has not looked since, and is closed or connected to somebody else.
-func TestXRC_TargetGoesBehindMessages(t *testing.T) {
+func TestXRC_TargetClosesAfterMessages(t *testing.T) {
 	for name, anew := range map[string]bool{"closed": false, "connected anew": true} {
 		t.Run(name, func(t *testing.T) {
 			x := openNode(t, softhca.Config{}).enterDomain(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})

@@ -29,7 +29,7 @@ func (u *timedPage) Ring(off uint32, first8 uint64) {
 		return
 	}
 	wqes, whole := qp.timed.posted()
-	blueFlame := u.takeRegister(off)
+	blueFlame := u.clearRegister(off)
 	if !whole || len(wqes) == 0 || !qp.timed.travels() {
 		qp.timed.horizon = qp.timed.seen
 		u.uarPage.Ring(off, first8)
@@ -40,10 +40,10 @@ func (u *timedPage) Ring(off uint32, first8 uint64) {
 	}
 }
 
-// takeRegister empties the buffer at an offset of the page, as the NIC does, and
-// reports whether more than a doorbell was in it. No work request is zero all over
-// after its first eight bytes: it has an address or a length there.
-func (u *timedPage) takeRegister(off uint32) (blueFlame bool) {
+// clearRegister clears the buffer at an offset of the page, as the NIC does, and reports whether it
+// contained more than a doorbell. No work request is zero after its first eight bytes: it contains
+// an address or a length.
+func (u *timedPage) clearRegister(off uint32) (blueFlame bool) {
 	buf := u.block.Bytes()[off : off+prm.BFBufLen]
 	for _, b := range buf[8:] {
 		if b != 0 {
@@ -211,8 +211,8 @@ func (t *timedQP) target() *timing.NIC {
 	return nil
 }
 
-// hold keeps a completion until it is released. False when the CQ is lost.
-func (t *timedQP) hold(e *prm.CQE) bool {
+// holdBack stores a completion until it is released. It returns false if the CQ has failed.
+func (t *timedQP) holdBack(e *prm.CQE) bool {
 	if len(t.due) > 0 && t.due[0] == e.WQECounter {
 		t.due = t.due[1:]
 		return t.push(e)
@@ -250,7 +250,7 @@ func (t *timedQP) push(e *prm.CQE) bool {
 	if t.qp.sendCQ.push(e) {
 		return true
 	}
-	t.qp.lost()
+	t.qp.failOverrun()
 	return false
 }
 

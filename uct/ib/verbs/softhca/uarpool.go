@@ -24,7 +24,7 @@ const (
 	reservedUARs = 24
 )
 
-func (p *uarPool) take() (uint32, error) {
+func (p *uarPool) get() (uint32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(p.free); n > 0 {
@@ -39,7 +39,7 @@ func (p *uarPool) take() (uint32, error) {
 	return p.next - 1, nil
 }
 
-func (p *uarPool) give(page uint32) {
+func (p *uarPool) put(page uint32) {
 	p.mu.Lock()
 	p.free = append(p.free, page)
 	p.mu.Unlock()

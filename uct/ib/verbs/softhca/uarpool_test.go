@@ -19,11 +19,11 @@ type pagesOnly struct {
 }
 
 func (h *pagesOnly) AllocUAR(prm.UARType) (prm.UAR, error) {
-	index, err := h.pool.take()
+	index, err := h.pool.get()
 	return prm.UAR{Index: index}, err
 }
 
-func (h *pagesOnly) FreeUAR(u prm.UAR) error                { h.pool.give(u.Index); return nil }
+func (h *pagesOnly) FreeUAR(u prm.UAR) error                { h.pool.put(u.Index); return nil }
 func (h *pagesOnly) QueryDevice() (verbs.DeviceAttr, error) { return verbs.DeviceAttr{}, nil }
 func (h *pagesOnly) SetAsyncSink(_ prm.AsyncSink)           {}
 func (h *pagesOnly) Close() error                           { return nil }
@@ -68,14 +68,14 @@ func TestUARPool_NaiveContexts(t *testing.T) {
 func TestUARPool_Numbers(t *testing.T) {
 	p := &uarPool{limit: 3}
 	for want := range uint32(3) {
-		got, err := p.take()
+		got, err := p.get()
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
-	_, err := p.take()
+	_, err := p.get()
 	require.ErrorIs(t, err, ucs.ErrNoMemory)
-	p.give(1)
-	got, err := p.take()
+	p.put(1)
+	got, err := p.get()
 	require.NoError(t, err)
 	assert.Equal(t, uint32(1), got)
 }

@@ -149,7 +149,7 @@ func (h *hca) runScheduled() bool {
 		list[i] = nil
 		qp.queued.Store(false)
 		if qp.is(verbs.QPStateErr) {
-			qp.endReceives()
+			qp.flushReceives()
 		}
 		qp.runOrSchedule()
 	}
@@ -168,7 +168,7 @@ func (l *outLink) unblock() {
 	fed := len(l.starved) > 0 && l.mem.header().starved.Load() == 0
 	l.txLock.Unlock()
 	if fed {
-		l.endStarving()
+		l.scheduleStarving()
 	}
 	for _, qp := range list {
 		l.hca.enqueue(qp)

@@ -29,8 +29,8 @@ type windowSlot struct {
 	syn   prm.Syndrome // of an entry that is malformed
 }
 
-// holds reports whether receive seq is shown and not consumed.
-func (w *recvWindow) holds(seq uint16) bool {
+// isShown reports whether receive seq is shown and not consumed.
+func (w *recvWindow) isShown(seq uint16) bool {
 	return seq-w.base < w.posted-w.base && !w.slots[seq%table.ShownRecvs].done
 }
 
@@ -75,8 +75,8 @@ func (q *recvQueue) showAt(d *table.Recv, n int, syn prm.Syndrome) {
 	copy(d.SGE[:], w.scratch[:n])
 }
 
-// takeShown is take for an XRC SRQ. busy: a peer is filling the receive that is next.
-func (q *recvQueue) takeShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
+// popShown is pop for an XRC SRQ. busy: a peer is filling the next receive.
+func (q *recvQueue) popShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 	q.mu.Lock()
 	q.show()
 	w := q.xrc.window
@@ -87,7 +87,7 @@ func (q *recvQueue) takeShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 			q.mu.Release()
 			return false, true, prm.SyndromeOK
 		}
-		if seq != w.posted && !w.holds(seq) {
+		if seq != w.posted && !w.isShown(seq) {
 			seq = w.base // a peer has written nonsense
 		}
 		if seq == w.posted {
@@ -111,15 +111,15 @@ func (q *recvQueue) decode(e *recvEntry, s *windowSlot) (syn prm.Syndrome) {
 	return syn
 }
 
-// takeFilled takes receive seq, which the device id says to have filled with n bytes, and
-// returns its entry in the driver's ring. False if that cannot be.
-func (q *recvQueue) takeFilled(seq uint16, n uint32, id uint64) (index uint16, ok bool) {
+// retireFilled retires receive seq, which device id has filled with n bytes according to its
+// notice, and returns the entry in the driver's ring. It returns false if the notice is invalid.
+func (q *recvQueue) retireFilled(seq uint16, n uint32, id uint64) (index uint16, ok bool) {
 	q.mu.Lock()
 	w := q.xrc.window
 	by, next := table.SplitClaim(w.claim.Load())
 	passed := next-seq-1 < table.ShownRecvs || next == seq && by == id
 	s := &w.slots[seq%table.ShownRecvs]
-	if !passed || !w.holds(seq) || uint64(n) > s.total {
+	if !passed || !w.isShown(seq) || uint64(n) > s.total {
 		q.mu.Release()
 		return 0, false
 	}
@@ -163,7 +163,7 @@ func (l *inLink) filled(pkt *ring.Packet) {
 // filledIn is filled for a queue.
 func (l *inLink) filledIn(q *recvQueue, pkt *ring.Packet) {
 	known := l.isSender(q.xrc.domain, pkt)
-	index, ok := q.takeFilled(uint16(pkt.RAddr), pkt.Total, table.ClaimID(l.gid))
+	index, ok := q.retireFilled(uint16(pkt.RAddr), pkt.Total, table.ClaimID(l.gid))
 	lost := ok && !q.complete(pkt, index, known)
 	if !known || ok && !lost {
 		return
@@ -171,7 +171,7 @@ func (l *inLink) filledIn(q *recvQueue, pkt *ring.Packet) {
 	if qp := l.receiver(pkt); qp == nil {
 		return // it went meanwhile
 	} else if lost {
-		qp.lost()
+		qp.failOverrun()
 	} else {
 		qp.invalidRequest()
 	}

@@ -211,7 +211,7 @@ func TestXRC_OneSided(t *testing.T) {
 
 // A message waits, without limit, for a receive in its SRQ, and so does what is behind it
 // in the QP, whatever its SRQ has.
-func TestXRC_RNRHoldsUpTheQP(t *testing.T) {
+func TestXRC_RNRBlocksTheQP(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		empty, ready := x.newSRQ(), x.newSRQ()
 		x.post(ready, 2, 4096, 64)
@@ -266,7 +266,7 @@ func TestXRC_RNRExceeded(t *testing.T) {
 }
 
 // A number that the domain does not have ends both sides.
-func TestXRC_WrongNumber(t *testing.T) {
+func TestXRC_RejectsUnknownNumber(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		other := x.addDomain()
 		closed := x.openSRQ()

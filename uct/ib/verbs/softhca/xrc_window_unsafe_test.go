@@ -32,7 +32,7 @@ func xrcSieges(t *testing.T, f func(t *testing.T, s *siege)) {
 
 // What a peer has filled before an SRQ was closed completes, though the device had not
 // seen its notice; what it says afterwards is dropped.
-func TestXRCSRQ_CloseTakesNotices(t *testing.T) {
+func TestXRCSRQ_CloseHandlesPendingNotices(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		before := q.xrc.cq.pi
@@ -43,7 +43,7 @@ func TestXRCSRQ_CloseTakesNotices(t *testing.T) {
 		require.True(t, s.peers[0].request(notice, nil))
 		require.NoError(t, s.xsrq.Close())
 		assert.Equal(t, before+1, q.xrc.cq.pi)
-		settled(s.h)
+		driveUntilIdle(s.h)
 		assert.Equal(t, before+1, q.xrc.cq.pi)
 		assert.Equal(t, verbs.QPStateRTS, s.qps[xrcTarget].v.State())
 	})
@@ -64,7 +64,7 @@ func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
 			Ext: q.srqn, RAddr: uint64(next), Total: 8}, nil))
 		require.True(t, s.h.delist(p.in))
 		assert.Equal(t, before+1, q.xrc.cq.pi)
-		assert.False(t, q.xrc.window.holds(next))
+		assert.False(t, q.xrc.window.isShown(next))
 	})
 }
 
@@ -76,15 +76,15 @@ func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
 		gid := table.GIDWords(s.peers[0].gid)
 		c := q.xrc.window.claim
 		c.Store(table.Claimed(table.ClaimID(gid), 0))
-		s.h.settleClaims()
+		s.h.releaseClaims()
 		assert.Equal(t, table.Claimed(table.ClaimID(gid), 0), c.Load(), "it is there")
 		require.True(t, s.h.delist(s.peers[0].in))
-		s.h.settleClaims()
+		s.h.releaseClaims()
 		assert.Equal(t, table.Claimed(0, 0), c.Load())
 		c.Store(table.Claimed(table.ClaimID(gid), 0))
-		_, ok := q.takeFilled(0, 8, table.ClaimID(gid))
+		_, ok := q.retireFilled(0, 8, table.ClaimID(gid))
 		require.True(t, ok)
-		s.h.settleClaims()
+		s.h.releaseClaims()
 		assert.Equal(t, table.Claimed(0, 1), c.Load())
 	})
 }
@@ -124,7 +124,7 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 				for range c.flushed {
 					s.postRecv(xrcQueues)
 				}
-				ok, busy, _ := q.takeShown(new(recvEntry))
+				ok, busy, _ := q.popShown(new(recvEntry))
 				assert.True(t, ok && !busy, "the next message is received")
 			})
 		}
@@ -158,11 +158,11 @@ func TestXRCSRQ_PassedOverAndVisited(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		s.h.settleClaims()
+		s.h.releaseClaims()
 		assert.Less(t, time.Since(began), 2*qpPatience)
 	})
 	for i, q := range queues {
-		assert.Equal(t, i < visited, q.xrc.window.holds(0), "queue %d", i)
+		assert.Equal(t, i < visited, q.xrc.window.isShown(0), "queue %d", i)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestXRCSRQ_Claimed(t *testing.T) {
 		pkt, payload := s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
 		pkt.Ext = q.srqn
 		require.True(t, s.peers[0].request(pkt, payload))
-		settled(s.h)
+		driveUntilIdle(s.h)
 		var answers []ring.Packet
 		s.peers[0].drain(func(p *ring.Packet) { answers = append(answers, *p) })
 		require.Len(t, answers, 1)
@@ -282,14 +282,14 @@ func (p *xrcPair) send() {
 	p.posted++
 	prm.NewDBRec(p.mem.at(pairSendRec)).StoreSend(p.posted)
 	p.h.qps.find(p.from).runOrSchedule()
-	settled(p.h)
+	driveUntilIdle(p.h)
 }
 
 // setState takes a QP to ERR or RESET.
 func (p *xrcPair) setState(qpn uint32, s verbs.QPState) {
 	p.t.Helper()
 	require.NoError(p.t, p.h.ModifyQP(qpn, &verbs.QPAttr{State: s}, verbs.QPMaskState))
-	settled(p.h)
+	driveUntilIdle(p.h)
 }
 
 // starved are the QPs that wait for a receive.
@@ -317,7 +317,7 @@ func TestXRC_WaitIsIdle(t *testing.T) {
 	prm.EncodeRecv(unsafe.Slice((*prm.Seg)(p.mem.at(pairSRQ+16)), 1), nil)
 	prm.NewDBRec(p.mem.at(pairSRQRec)).StoreRecv(1)
 	h.RecvDoorbell(p.handle).Posted()
-	settled(h)
+	driveUntilIdle(h)
 	assert.Equal(t, verbs.QPStateErr, verbs.QPState(h.qps.find(p.from).state.Load()))
 	p.close()
 }

@@ -241,7 +241,7 @@ func (n *node) told(qp *verbs.QP, want verbs.EventType) {
 
 // All devices that refer to a target are told of its fault, once, by whichever it was found, and again
 // when it has been connected anew.
-func TestSharedXRC_FaultIsToldToAll(t *testing.T) {
+func TestSharedXRC_ReportsFaultToAllMembers(t *testing.T) {
 	l := defaultLink
 	i, xs := xrcMembers(t, 4, softhca.Config{}, l)
 	for _, x := range xs[1:3] {
@@ -269,13 +269,13 @@ func TestSharedXRC_FaultIsToldToAll(t *testing.T) {
 }
 
 // A member that leaves is told of to the initiators that may have sent to it, which go on.
-func TestSharedXRC_DepartureIsTold(t *testing.T) {
+func TestSharedXRC_ReportsDeparture(t *testing.T) {
 	attr := sharedDomain(t)
 	x := openNode(t, softhca.Config{}).enterDomain(attr)
 	x.target = x.newTarget()
 	defer func() { require.NoError(t, x.target.Close()) }()
 	s := x.newSRQ()
-	leaver, gone, leave := memberThatLeaves(t, attr)
+	leaver, gone, leave := closingMember(t, attr)
 	from := openNode(t, softhca.Config{}).newInitiator()
 	connectXRC(from, x, x.target, defaultLink)
 	leaver.post(gone, 1, 0, 100)
@@ -295,7 +295,7 @@ func TestSharedXRC_DepartureIsTold(t *testing.T) {
 
 // Numbers that lead nowhere: of no queue, of one that was closed, of another domain, of a
 // device that has left. Each ends at the initiator, and the target goes to ERR.
-func TestSharedXRC_WrongNumber(t *testing.T) {
+func TestSharedXRC_RejectsUnknownNumber(t *testing.T) {
 	for name, number := range map[string]func(t *testing.T, m *xrcTarget) uint32{
 		"none": func(*testing.T, *xrcTarget) uint32 { return 0x123456 },
 		"closed": func(t *testing.T, m *xrcTarget) uint32 {
@@ -325,8 +325,8 @@ func TestSharedXRC_WrongNumber(t *testing.T) {
 	}
 }
 
-// memberThatLeaves is a device of a domain with a queue, and what makes it leave.
-func memberThatLeaves(t *testing.T, attr verbs.XRCDInitAttr) (x *xrcTarget, s *verbs.SRQ, leave func()) {
+// closingMember is a device of a domain with a queue, and what makes it leave.
+func closingMember(t *testing.T, attr verbs.XRCDInitAttr) (x *xrcTarget, s *verbs.SRQ, leave func()) {
 	t.Helper()
 	var undo []func() error
 	do := func(f func() error) { undo = append([]func() error{f}, undo...) }
@@ -365,10 +365,10 @@ func memberThatLeaves(t *testing.T, attr verbs.XRCDInitAttr) (x *xrcTarget, s *v
 
 // A device leaves: those that go on are reached all the same, also if it made the target;
 // its numbers are ones of nobody.
-func TestSharedXRC_MemberLeaves(t *testing.T) {
+func TestSharedXRC_MemberCloses(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	stays := openNode(t, softhca.Config{}).enterDomain(attr)
-	leaver, gone, leave := memberThatLeaves(t, attr)
+	leaver, gone, leave := closingMember(t, attr)
 	target := leaver.newTarget()
 	stays.openTarget(target.Number())
 	connectXRC(i, leaver, target, defaultLink)
@@ -393,10 +393,10 @@ func TestSharedXRC_MemberLeaves(t *testing.T) {
 
 // A fault is told to a device that the initiator has sent nothing to, if that which it was connected
 // over, and that alone it has reached, has left.
-func TestSharedXRC_FaultWhenTheOneReachedHasLeft(t *testing.T) {
+func TestSharedXRC_ReportsFaultAfterReachedMemberClosed(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	stays := openNode(t, softhca.Config{}).enterDomain(attr)
-	leaver, gone, leave := memberThatLeaves(t, attr)
+	leaver, gone, leave := closingMember(t, attr)
 	target := leaver.newTarget()
 	stays.openTarget(target.Number())
 	connectXRC(i, leaver, target, defaultLink)
@@ -414,11 +414,11 @@ func TestSharedXRC_FaultWhenTheOneReachedHasLeft(t *testing.T) {
 
 // The last device that refers to the target leaves: the initiator learns it without a
 // message.
-func TestSharedXRC_LastLeaves(t *testing.T) {
+func TestSharedXRC_LastMemberCloses(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	stays := openNode(t, softhca.Config{}).enterDomain(attr)
 	s := stays.newSRQ()
-	leaver, _, leave := memberThatLeaves(t, attr)
+	leaver, _, leave := closingMember(t, attr)
 	target := leaver.newTarget()
 	connectXRC(i, leaver, target, defaultLink)
 	stays.post(s, 1, 0, 100)
@@ -555,7 +555,7 @@ func TestSharedXRC_Rejoin(t *testing.T) {
 
 // The number of a target comes again after all others of its entry. A member over which
 // messages of the former one came, and none since, does not take the new one for it.
-func TestSharedXRC_NumberComesAgain(t *testing.T) {
+func TestSharedXRC_NumberIsReused(t *testing.T) {
 	cfg := softhca.Config{NoCMA: true} // so that members have responders
 	i, attr := openNode(t, cfg).newInitiator(), sharedDomain(t)
 	x, y := openNode(t, cfg).enterDomain(attr), openNode(t, cfg).enterDomain(attr)
@@ -653,7 +653,7 @@ func TestSharedXRC_ManyAtOnce(t *testing.T) {
 func TestSharedXRC_DomainAnew(t *testing.T) {
 	n, attr := openNode(t, softhca.Config{}), sharedDomain(t)
 	for round := range uint64(3) {
-		x, s, leave := memberThatLeaves(t, attr)
+		x, s, leave := closingMember(t, attr)
 		target := x.newTarget()
 		i := n.newInitiator() // until the end of the test
 		connectXRC(i, x, target, defaultLink)
@@ -682,7 +682,7 @@ func TestSharedXRC_NoAllocation(t *testing.T) {
 
 // What a send has put into a receive arrives, although the target is destroyed before
 // the device of the receiver looks: the process that had it may have ended.
-func TestSharedXRC_TargetGoesBehindMessages(t *testing.T) {
+func TestSharedXRC_TargetClosesAfterMessages(t *testing.T) {
 	testenv.NeedDescriptors(t, 1000)
 	for round := range uint64(20) {
 		attr := sharedDomain(t)

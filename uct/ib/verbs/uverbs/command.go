@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Command is a command of the write ABI that is prepared once and run often. It is passed to the kernel by write:
-// a write is cheaper than an ioctl, and does not allocate. The kernel refuses it (EACCES) to a process that has
-// changed its credentials since it opened the device; such a process uses the ioctl from then on. Run may be called by any
+// Command is a command of the write ABI that is prepared once and run often. It is passed to the kernel by write: a
+// write is cheaper than an ioctl, and does not allocate. The kernel refuses it (EACCES) to a process that has changed
+// its credentials since it opened the device; such a process uses the ioctl from then on. Run may be called by any
 // goroutine.
 type Command struct {
 	ctx     *Context
@@ -39,7 +39,7 @@ func (c *Context) NewCommand(number CommandNumber, body []byte, replyLen int) (*
 	if n+replyLen > cellLen {
 		return nil, fmt.Errorf("%v: %d bytes: %w", number, n+replyLen, ucs.ErrTooLong)
 	}
-	cell, err := c.cells.take()
+	cell, err := c.cells.get()
 	if err != nil {
 		return nil, newError(c.Name, number.String(), unix.ENOMEM)
 	}
@@ -54,10 +54,10 @@ func (c *Context) NewCommand(number CommandNumber, body []byte, replyLen int) (*
 	return cmd, nil
 }
 
-// Run runs the command. Set brief if the kernel executes the command in less than about a millisecond: the goroutine then keeps
-// its P during the call, and the Go runtime cannot stop the world until the call returns. Without brief, the runtime's monitor
-// (sysmon) takes the P from calls longer than 20 us if GOMAXPROCS is 1, as in a process bound to one CPU. As long as it
-// does so, sysmon wakes up every 20 us and delays the goroutine that polls on the same CPU.
+// Run runs the command. Set brief if the kernel executes the command in less than about a millisecond: the goroutine
+// then keeps its P during the call, and the Go runtime cannot stop the world until the call returns. Without brief, the
+// runtime's monitor (sysmon) takes the P from calls longer than 20 us if GOMAXPROCS is 1, as in a process bound to one
+// CPU. As long as it does so, sysmon wakes up every 20 us and delays the goroutine that polls on the same CPU.
 func (cmd *Command) Run(brief bool) error {
 	if !cmd.byIoctl.Load() {
 		err := cmd.ctx.file.Write(cmd.written, brief)
@@ -96,8 +96,8 @@ type cellPool struct {
 	free   [][]byte
 }
 
-// take returns a cell, cleared.
-func (p *cellPool) take() ([]byte, error) {
+// get returns a cell, cleared.
+func (p *cellPool) get() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.free) == 0 {

@@ -103,8 +103,8 @@ type deviceFile struct {
 	free []*envelope
 }
 
-// takeEnvelope returns memory for one call.
-func (f *deviceFile) takeEnvelope() (*envelope, error) {
+// getEnvelope returns memory for one call.
+func (f *deviceFile) getEnvelope() (*envelope, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if last := len(f.free) - 1; last >= 0 {
@@ -123,7 +123,7 @@ func (f *deviceFile) putEnvelope(e *envelope) {
 
 // Ioctl implements File. A signal may interrupt the call before it has done anything.
 func (f *deviceFile) Ioctl(m Method, driver Driver, attrs []Attr) error {
-	e, err := f.takeEnvelope()
+	e, err := f.getEnvelope()
 	if err != nil {
 		return unix.ENOMEM
 	}

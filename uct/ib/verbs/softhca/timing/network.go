@@ -187,8 +187,8 @@ func (n *NIC) push(to *NIC, length, unread int64, refused func() bool, stored fu
 	m.at(max(m.now, wire-n.wireOut.duration(length))+m.params.latency(), func() {
 		if refused() {
 			known := m.now + m.params.latency()
-			n.wireOut.giveBack(wire, known)
-			n.fromHost.giveBack(host, known)
+			n.wireOut.returnTime(wire, known)
+			n.fromHost.returnTime(host, known)
 			return
 		}
 		came := max(to.wireIn.send(m.now, length), sent+m.params.latency())

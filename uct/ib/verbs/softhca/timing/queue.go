@@ -300,7 +300,7 @@ type CQ struct {
 	consumer func() uint32
 	process  *Process
 	from     []completion // from index taken on
-	taken    uint32       // how many have left from
+	released uint32       // how many have left from
 
 	accounted uint32 // consumer index up to which threads have paid
 	paid      uint32 // completions beyond that which Handled was called for
@@ -355,19 +355,20 @@ func (c *CQ) account(th *Thread) bool {
 	paid := min(c.paid, to-from)
 	c.paid -= paid
 	c.state.use(th)
-	c.take(th, from, to)
+	c.release(th, from, to)
 	th.spend(Time(to-from-paid) * c.m.params.CQERead)
 	return true
 }
 
-// take retires completions up to index to from their QPs; those from index from on have been taken by th.
-func (c *CQ) take(th *Thread, from, to uint32) {
-	for c.taken != to && len(c.from) > 0 {
-		if int32(c.taken-from) >= 0 && c.from[0].qp != nil {
+// release retires completions up to index to from their QPs; those from index from on were polled
+// by th.
+func (c *CQ) release(th *Thread, from, to uint32) {
+	for c.released != to && len(c.from) > 0 {
+		if int32(c.released-from) >= 0 && c.from[0].qp != nil {
 			c.from[0].qp.retire(th, c.from[0].index)
 		}
 		c.from = c.from[1:]
-		c.taken++
+		c.released++
 	}
 }
 
@@ -395,8 +396,8 @@ func (m *Model) BeforePost(d Time) {
 	}
 }
 
-// AfterPost ends what BeforePost began. If the software has succeeded but has not rung yet, the thread spends d now, and the
-// next doorbell is paid for. A refused attempt takes no time.
+// AfterPost ends what BeforePost began. If the software has succeeded but has not rung yet, the thread spends d now,
+// and the next doorbell is paid for. A refused attempt takes no time.
 func (m *Model) AfterPost(succeeded bool) {
 	th := m.current
 	if th == nil {

@@ -16,9 +16,9 @@ func (s *server) book(t, d Time) (end Time) {
 	return s.free
 }
 
-// giveBack has the last booking, which ends at a time, end earlier. It changes nothing where
-// another one came since.
-func (s *server) giveBack(end, now Time) {
+// returnTime shortens the last booking, which ends at end, so that it ends at now. If there is a
+// later booking, it has no effect.
+func (s *server) returnTime(end, now Time) {
 	if s.free == end && now < end {
 		s.busy -= end - now
 		s.free = now

@@ -155,8 +155,8 @@ func (th *Thread) until(t Time) {
 // spend lets d of the thread's time pass.
 func (th *Thread) spend(d Time) { th.until(th.m.now + d) }
 
-// settle accounts for a poll once the driver has taken its completions: the device
-// sees the consumer index move.
+// settle accounts for a poll after the driver has consumed its completions: the device sees the
+// consumer index move.
 func (th *Thread) settle() {
 	c := th.polling
 	if c == nil {

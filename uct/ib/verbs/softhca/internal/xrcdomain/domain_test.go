@@ -110,7 +110,7 @@ func TestDirectory_Survives(t *testing.T) {
 	assert.True(t, ok)
 }
 
-func TestDirectory_GoesWithTheLast(t *testing.T) {
+func TestDirectory_RemovedWithLastMember(t *testing.T) {
 	path := domainFile(t)
 	c := startMember(t, path)
 	a := join(t, path, 1)
@@ -135,23 +135,23 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 			require.NoError(t, a.OpenQP(n))
 			assert.True(t, a.Referred(n, isFirst), "by the child")
 			end(c, t)
-			assert.True(t, a.Referred(n, noneGone), "this member refers to it")
+			assert.True(t, a.Referred(n, noneDead), "this member refers to it")
 			assert.False(t, a.Referred(n, isFirst), "and no other")
 			assert.Equal(t, uint64(77), a.Area(n)[0].Load())
-			assert.False(t, a.Referred(other, noneGone), "nobody refers to it any more")
+			assert.False(t, a.Referred(other, noneDead), "nobody refers to it any more")
 			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
 			gone, err := a.CloseQP(n)
 			require.NoError(t, err)
 			assert.True(t, gone)
-			assert.False(t, a.Referred(n, noneGone))
+			assert.False(t, a.Referred(n, noneDead))
 			assert.Zero(t, a.Area(n)[0].Load())
 		})
 	}
 }
 
-// TestQP_LeftByTheLastAlive: a member that leaves without having closed its QPs takes those
+// TestQP_RemovedByLastLivingMember: a member that leaves without having closed its QPs takes those
 // with it that only dead ones refer to besides.
-func TestQP_LeftByTheLastAlive(t *testing.T) {
+func TestQP_RemovedByLastLivingMember(t *testing.T) {
 	path := domainFile(t)
 	a, b, c := join(t, path, 1), join(t, path, 2), startMember(t, path)
 	n := c.number(t, "qp 77")
@@ -175,14 +175,14 @@ func TestQP_SecondOpens(t *testing.T) {
 	gone, err := a.CloseQP(n)
 	require.NoError(t, err)
 	require.False(t, gone)
-	require.True(t, a.Referred(n, noneGone))
+	require.True(t, a.Referred(n, noneDead))
 	require.Equal(t, "true", c.tell(t, "close %d", n))
-	require.False(t, a.Referred(n, noneGone))
+	require.False(t, a.Referred(n, noneDead))
 	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
 }
 
-// TestQP_NumberComesAgain: two targets with one number, after each other, are told apart.
-func TestQP_NumberComesAgain(t *testing.T) {
+// TestQP_NumberIsReused: two targets with one number, after each other, are told apart.
+func TestQP_NumberIsReused(t *testing.T) {
 	a := join(t, domainFile(t), 1)
 	first := addQP(t, a)
 	serial := a.Serial(first)
@@ -227,8 +227,8 @@ func TestQP_Numbers(t *testing.T) {
 	seen := map[*Area]bool{}
 	for range 100 {
 		n := addQP(t, a)
-		require.True(t, a.Referred(n, noneGone))
-		require.False(t, a.Referred(n^1<<15, noneGone), "another serial")
+		require.True(t, a.Referred(n, noneDead))
+		require.False(t, a.Referred(n^1<<15, noneDead), "another serial")
 		require.False(t, seen[a.Area(n)])
 		seen[a.Area(n)] = true
 	}
@@ -346,13 +346,13 @@ func TestChurn(t *testing.T) {
 				delete(gone, n)
 			}
 			for _, n := range l.qps {
-				require.True(t, a.Referred(n, noneGone))
+				require.True(t, a.Referred(n, noneDead))
 				delete(gone, n)
 			}
 		}
 		for n := range gone {
 			_, srq := a.SRQOwner(n)
-			require.False(t, srq || a.Referred(n, noneGone), "%#x belongs to nobody", n)
+			require.False(t, srq || a.Referred(n, noneDead), "%#x belongs to nobody", n)
 		}
 	}
 	for range testenv.Rounds(30, 300) {
@@ -390,9 +390,9 @@ func TestChange_HolderIsKilled(t *testing.T) {
 	addSRQ(t, a)
 }
 
-// TestFetch_HoldsNoLock: a descriptor of the directory that has been given away has
+// TestFetch_DoesNotLock: a descriptor of the directory that has been given away has
 // no lock of the member that gave it.
-func TestFetch_HoldsNoLock(t *testing.T) {
+func TestFetch_DoesNotLock(t *testing.T) {
 	path := domainFile(t)
 	c := startMember(t, path)
 	a := join(t, path, 1)

@@ -20,8 +20,8 @@ import (
 // Errors: ucs.ErrTimedOut (there are members, none answers), system calls, unix.EMFILE also where
 // a member has answered and there was no room for the descriptor.
 func fetch(id inode) (int, error) {
-	for limit := timelimit.New(answerTimeout); ; time.Sleep(hedgePause) {
-		fd, busy, err := ask(id)
+	for limit := timelimit.New(responseTimeout); ; time.Sleep(hedgePause) {
+		fd, busy, err := requestFD(id)
 		if fd >= 0 || err != nil || busy == 0 {
 			return fd, err
 		}
@@ -31,10 +31,9 @@ func fetch(id inode) (int, error) {
 	}
 }
 
-// ask asks all members; -1 if none has answered. One that is stopped answers nothing, so
-// that the next is asked besides. busy are those that had no room to wait for an answer.
-func ask(id inode) (fd, busy int, err error) {
-	r := requests{answers: make(chan answer, maxMembers)}
+// requestFD requests a descriptor from all members; it returns -1 if none has replied.
+func requestFD(id inode) (fd, busy int, err error) {
+	r := requests{responses: make(chan response, maxMembers)}
 	defer r.abandon()
 	d := dialer{fd: -1}
 	defer d.close()
@@ -54,7 +53,7 @@ func ask(id inode) (fd, busy int, err error) {
 			return fd, busy, nil
 		}
 	}
-	if fd := r.waitLast(timelimit.New(answerTimeout)); fd >= 0 {
+	if fd := r.waitLast(timelimit.New(responseTimeout)); fd >= 0 {
 		return fd, busy, nil
 	}
 	if r.failed != nil {
@@ -98,25 +97,25 @@ func (d *dialer) close() {
 	}
 }
 
-// answer is what a member gave: a descriptor, or -1. err says that it gave one which this process
-// could not take.
-type answer struct {
+// response is the reply of a member: a descriptor, or -1. err is set if the member sent one that
+// this process could not receive.
+type response struct {
 	fd  int
 	err error
 }
 
-// requests are those to members that are under way.
+// requests contains the outstanding requests to members.
 type requests struct {
-	conns   []*net.UnixConn
-	pending int
-	failed  error       // of an answer
-	answers chan answer // room for all, so that none blocks
+	conns     []*net.UnixConn
+	pending   int
+	failed    error         // of an answer
+	responses chan response // room for all, so that none blocks
 }
 
 func (r *requests) add(conn *net.UnixConn) {
 	r.conns = append(r.conns, conn)
 	r.pending++
-	go func() { r.answers <- receive(conn) }()
+	go func() { r.responses <- receive(conn) }()
 }
 
 // wait returns the first descriptor that comes; -1 when all have answered, or after d. What has come
@@ -126,33 +125,33 @@ func (r *requests) wait(d time.Duration) int {
 	defer limit.Stop()
 	for r.pending > 0 {
 		select {
-		case a := <-r.answers:
-			if r.take(a) {
+		case a := <-r.responses:
+			if r.accept(a) {
 				return a.fd
 			}
 		case <-limit.C:
-			return r.came()
+			return r.received()
 		}
 	}
 	return -1
 }
 
-// waitLast is wait until limit, which New began for answerTimeout.
+// waitLast is wait until limit, which New began for responseTimeout.
 func (r *requests) waitLast(limit timelimit.Limit) int {
 	for {
-		fd := r.wait(answerTimeout / timelimit.Looks)
+		fd := r.wait(responseTimeout / timelimit.Looks)
 		if fd >= 0 || r.pending == 0 || limit.Over() {
 			return fd
 		}
 	}
 }
 
-// came is wait for what has come.
-func (r *requests) came() int {
+// received is wait for responses that have already arrived.
+func (r *requests) received() int {
 	for {
 		select {
-		case a := <-r.answers:
-			if r.take(a) {
+		case a := <-r.responses:
+			if r.accept(a) {
 				return a.fd
 			}
 		default:
@@ -161,8 +160,8 @@ func (r *requests) came() int {
 	}
 }
 
-// take notes an answer, and reports whether it is a descriptor.
-func (r *requests) take(a answer) bool {
+// accept records a response, and reports whether it contains a descriptor.
+func (r *requests) accept(a response) bool {
 	r.pending--
 	r.failed = cmp.Or(r.failed, a.err)
 	return a.fd >= 0
@@ -174,17 +173,17 @@ func (r *requests) abandon() {
 		_ = conn.SetDeadline(time.Unix(1, 0))
 	}
 	for ; r.pending > 0; r.pending-- {
-		if late := <-r.answers; late.fd >= 0 {
+		if late := <-r.responses; late.fd >= 0 {
 			_ = unix.Close(late.fd)
 		}
 	}
 }
 
 // receive reads the answer of a member and closes conn.
-func receive(conn *net.UnixConn) answer {
+func receive(conn *net.UnixConn) response {
 	defer func() { _ = conn.Close() }()
 	if sameUser(conn) != nil {
-		return answer{fd: -1}
+		return response{fd: -1}
 	}
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, oobLen, flags, _, err := conn.ReadMsgUnix(buf, oob)
@@ -193,15 +192,15 @@ func receive(conn *net.UnixConn) answer {
 		cut := flags&unix.MSG_CTRUNC != 0
 		switch {
 		case len(fds) == 1 && !cut:
-			return answer{fd: fds[0]}
+			return response{fd: fds[0]}
 		case len(fds) == 0 && cut: // the kernel had no place for it
-			return answer{-1, os.NewSyscallError("recvmsg", unix.EMFILE)}
+			return response{-1, os.NewSyscallError("recvmsg", unix.EMFILE)}
 		}
 	}
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
-	return answer{fd: -1}
+	return response{fd: -1}
 }
 
 // descriptors returns all that are in control data.

@@ -13,9 +13,9 @@ import (
 // TestWait_ProcessStood: a descriptor that has come is taken, though the time is over.
 func TestWait_ProcessStood(t *testing.T) {
 	for range 100 {
-		r := requests{pending: 3, answers: make(chan answer, 3)}
-		r.answers <- answer{fd: -1}
-		r.answers <- answer{fd: 7}
+		r := requests{pending: 3, responses: make(chan response, 3)}
+		r.responses <- response{fd: -1}
+		r.responses <- response{fd: 7}
 		if !assert.Equal(t, 7, r.wait(0)) {
 			return
 		}
@@ -28,19 +28,19 @@ func TestWait_ProcessStood(t *testing.T) {
 func TestWaitLast_ProcessStood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stood := func() timelimit.Limit {
-			return timelimit.At(timelimit.Now()-time.Hour, answerTimeout, answerTimeout/timelimit.Looks)
+			return timelimit.At(timelimit.Now()-time.Hour, responseTimeout, responseTimeout/timelimit.Looks)
 		}
-		r := requests{pending: 2, answers: make(chan answer, 2)}
+		r := requests{pending: 2, responses: make(chan response, 2)}
 		go func() {
-			time.Sleep(answerTimeout / 2)
-			r.answers <- answer{fd: 7}
+			time.Sleep(responseTimeout / 2)
+			r.responses <- response{fd: 7}
 		}()
 		assert.Equal(t, 7, r.waitLast(stood()))
 		start := timelimit.Now()
-		assert.Equal(t, -1, r.waitLast(timelimit.New(answerTimeout)))
-		assert.Equal(t, answerTimeout, timelimit.Now()-start)
-		r.answers <- answer{fd: -1}
+		assert.Equal(t, -1, r.waitLast(timelimit.New(responseTimeout)))
+		assert.Equal(t, responseTimeout, timelimit.Now()-start)
+		r.responses <- response{fd: -1}
 		assert.Equal(t, -1, r.waitLast(stood()))
-		assert.Equal(t, answerTimeout, timelimit.Now()-start, "all have answered")
+		assert.Equal(t, responseTimeout, timelimit.Now()-start, "all have answered")
 	})
 }

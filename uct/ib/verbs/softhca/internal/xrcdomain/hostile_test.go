@@ -38,14 +38,14 @@ func FuzzDirectory(f *testing.F) {
 			assert.Less(t, place, MaxPlaces)
 		}
 		d.SRQOwner(number)
-		d.Referred(number, noneGone)
+		d.Referred(number, noneDead)
 		d.EachArea(func(a *Area) { assert.NotNil(t, a) })
 		if n, err := d.AddSRQ(slot); err == nil {
 			require.NoError(t, d.RemoveSRQ(n))
 		}
 		q, err := d.AddQP()
 		require.NoError(t, err)
-		require.True(t, d.Referred(q, noneGone))
+		require.True(t, d.Referred(q, noneDead))
 		gone, err := d.CloseQP(q)
 		require.NoError(t, err)
 		require.True(t, gone)
@@ -68,12 +68,12 @@ func TestFetch_FullBacklog(t *testing.T) {
 	require.NoError(t, unix.Listen(l, 0))
 	waiting, err := net.DialUnix(network, nil, socketAddr(id, 0))
 	require.NoError(t, err)
-	fd, busy, err := ask(id)
+	fd, busy, err := requestFD(id)
 	require.NoError(t, err)
 	assert.Equal(t, []int{-1, 1}, []int{fd, busy})
 	require.NoError(t, unix.Close(l))
 	require.NoError(t, waiting.Close())
-	fd, busy, err = ask(id)
+	fd, busy, err = requestFD(id)
 	require.NoError(t, err)
 	assert.Equal(t, []int{-1, 0}, []int{fd, busy})
 }
@@ -100,7 +100,7 @@ func TestFetch_NoRoomForTheDescriptor(t *testing.T) {
 		conn, err := dial.dial(id, 0)
 		require.NoError(t, err)
 		dial.close()
-		r, fd := requests{answers: make(chan answer, 1)}, -1
+		r, fd := requests{responses: make(chan response, 1)}, -1
 		ask := func() {
 			r.add(conn)
 			fd = r.wait(testenv.Watchdog)
@@ -190,8 +190,8 @@ func impostor(t testing.TB, id inode, message []byte, fds []int) (stop func()) {
 	}
 }
 
-// TestJoin_PlaceTaken: a name that is taken costs a place, no more.
-func TestJoin_PlaceTaken(t *testing.T) {
+// TestJoin_OccupiedNameOnlyCostsItsPlace: a name that is taken costs a place, no more.
+func TestJoin_OccupiedNameOnlyCostsItsPlace(t *testing.T) {
 	path := domainFile(t)
 	f, err := os.Open(path)
 	require.NoError(t, err)

@@ -65,7 +65,7 @@ func (d *Domain) freeQP() (uint32, bool) {
 		return end, true
 	}
 	for i := range end {
-		if e := d.dir.qp(i); !d.used(e, noneGone) {
+		if e := d.dir.qp(i); !d.used(e, noneDead) {
 			e.clear()
 			return i, true
 		}
@@ -73,8 +73,8 @@ func (d *Domain) freeQP() (uint32, bool) {
 	return 0, false
 }
 
-// noneGone is for used and Referred: who is alive is known by the locks alone.
-func noneGone([16]byte) bool { return false }
+// noneDead is for used and Referred: who is alive is known by the locks alone.
+func noneDead([16]byte) bool { return false }
 
 // used reports whether a member refers to an entry that is alive, and not gone by its GID.
 func (v *View) used(e *qpEntry, gone func(gid [16]byte) bool) bool {
@@ -99,7 +99,7 @@ func (v *View) user(e *qpEntry, gone func(gid [16]byte) bool) (Member, bool) {
 func (d *Domain) OpenQP(number uint32) error {
 	return d.change(func() error {
 		e := d.entryOf(number)
-		if number == 0 || e.number.Load() != number || !d.used(e, noneGone) {
+		if number == 0 || e.number.Load() != number || !d.used(e, noneDead) {
 			return noQP(number)
 		}
 		e.refer(d.place)
@@ -125,7 +125,7 @@ func (d *Domain) CloseQP(number uint32) (gone bool, err error) {
 			return nil
 		}
 		e.dropRef(d.place)
-		if gone = !d.used(e, noneGone); gone {
+		if gone = !d.used(e, noneDead); gone {
 			e.clear()
 		}
 		return nil
@@ -196,7 +196,7 @@ func (d *Domain) drop(e *qpEntry, place int) {
 		return
 	}
 	e.dropRef(place)
-	if !d.used(e, noneGone) {
+	if !d.used(e, noneDead) {
 		e.clear()
 	}
 }

@@ -18,8 +18,8 @@ const network = "unixpacket"
 
 // Times of those who take the directory from a member.
 const (
-	answerTimeout = 5 * time.Second       // all that were asked are stopped
-	hedgePause    = 20 * time.Millisecond // before the next is asked besides
+	responseTimeout = 5 * time.Second       // all that were asked are stopped
+	hedgePause      = 20 * time.Millisecond // before the next is asked besides
 )
 
 // socketAddr is the abstract name of a place. "@" stands for the leading zero byte; the

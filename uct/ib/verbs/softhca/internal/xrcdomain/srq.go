@@ -25,13 +25,13 @@ const (
 type srqWord uint32
 
 const (
-	srqTaken srqWord = 1 << 10
-	srqDied  srqWord = 1 << 11
+	srqUsed srqWord = 1 << 10
+	srqDied srqWord = 1 << 11
 )
 
-func (w srqWord) place() int  { return int(w % maxMembers) }
-func (w srqWord) taken() bool { return w&srqTaken != 0 }
-func (w srqWord) died() bool  { return w&srqDied != 0 }
+func (w srqWord) place() int { return int(w % maxMembers) }
+func (w srqWord) used() bool { return w&srqUsed != 0 }
+func (w srqWord) died() bool { return w&srqDied != 0 }
 
 // AddSRQ takes a number for an SRQ of this member at a slot of its device, 1 to 65535.
 // ucs.ErrNoMemory when all 255 numbers of that slot are taken; another slot may have some.
@@ -44,7 +44,7 @@ func (d *Domain) AddSRQ(slot uint32) (number uint32, err error) {
 			if d.ownerLives(srqWord(d.dir.srq(number).Load())) {
 				continue
 			}
-			d.dir.srq(number).Store(uint32(srqTaken) | uint32(d.place))
+			d.dir.srq(number).Store(uint32(srqUsed) | uint32(d.place))
 			last.Store(variant)
 			end := &d.dir.header().slotsEnd
 			end.Store(max(end.Load(), slot+1))
@@ -56,12 +56,12 @@ func (d *Domain) AddSRQ(slot uint32) (number uint32, err error) {
 }
 
 // ownerLives reports whether a number is taken by a member that is alive.
-func (v *View) ownerLives(w srqWord) bool { return w.taken() && v.alive(w.place()) }
+func (v *View) ownerLives(w srqWord) bool { return w.used() && v.alive(w.place()) }
 
 // RemoveSRQ gives back a number of this member; others are left alone. It does not wait for
 // members that change the directory.
 func (d *Domain) RemoveSRQ(number uint32) error {
-	if !d.dir.srq(number).CompareAndSwap(uint32(srqTaken)|uint32(d.place), 0) {
+	if !d.dir.srq(number).CompareAndSwap(uint32(srqUsed)|uint32(d.place), 0) {
 		return fmt.Errorf("%w: SRQ number %#x", ucs.ErrInvalidParam, number)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (d *Domain) RemoveSRQ(number uint32) error {
 func (d *Domain) forgetSRQs(place int, free srqWord) {
 	for slot := range d.dir.slotsEnd() {
 		for variant := uint32(1); variant <= maxVariant; variant++ {
-			d.dir.srq(variant<<slotBits|slot).CompareAndSwap(uint32(srqTaken)|uint32(place), uint32(free))
+			d.dir.srq(variant<<slotBits|slot).CompareAndSwap(uint32(srqUsed)|uint32(place), uint32(free))
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (d *Domain) forgetSRQs(place int, free srqWord) {
 // died: one load. False if there is no such SRQ.
 func (v *View) SRQPlace(number uint32) (place int, ok bool) {
 	w := srqWord(v.dir.srq(number).Load())
-	return w.place(), w.taken() && number>>slotBits != 0
+	return w.place(), w.used() && number>>slotBits != 0
 }
 
 // MaxPlaces is how many members a domain can have.
@@ -104,5 +104,5 @@ func (v *View) SRQOwner(number uint32) (Member, bool) {
 // back, nor to another one since. A system call if nobody has noted it yet.
 func (v *View) SRQDied(number uint32) bool {
 	w := srqWord(v.dir.srq(number).Load())
-	return number>>slotBits != 0 && (w.died() || w.taken() && !v.alive(w.place()))
+	return number>>slotBits != 0 && (w.died() || w.used() && !v.alive(w.place()))
 }
