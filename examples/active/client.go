@@ -10,10 +10,10 @@ import (
 
 // client sends requests. Any number of goroutines may use it.
 type client struct {
-	w    *ucp.SharedWorker
-	ep   *ucp.EP
-	gone chan struct{} // closed when the endpoint has failed, with the reason in err
-	err  error
+	w      *ucp.SharedWorker
+	ep     *ucp.EP
+	failed chan struct{} // closed when the endpoint has failed, with the reason in err
+	err    error
 
 	mu    sync.Mutex
 	last  uint64                 // number of the latest request
@@ -22,9 +22,9 @@ type client struct {
 
 func dial(ctx context.Context, c *ucp.Context, addr string) *client {
 	w := must(c.NewWorker(ucp.WorkerConfig{}))
-	cl := &client{calls: map[uint64]chan uint64{}, gone: make(chan struct{})}
+	cl := &client{calls: map[uint64]chan uint64{}, failed: make(chan struct{})}
 	w.OnActive(idReply, cl.handle)
-	cfg := ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { cl.err = err; close(cl.gone) }}
+	cfg := ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { cl.err = err; close(cl.failed) }}
 	cl.ep = must(w.Dial(ctx, "tcp", addr, ucp.DialConfig{EP: cfg})).EP
 	cl.w = w.Share()
 	return cl
@@ -33,7 +33,7 @@ func dial(ctx context.Context, c *ucp.Context, addr string) *client {
 // sum returns the sum of data. It fails if the endpoint has failed or ctx is done.
 func (c *client) sum(ctx context.Context, data []byte) (uint64, error) {
 	n, reply := c.begin()
-	defer c.end(n)
+	defer c.complete(n)
 	header := binary.LittleEndian.AppendUint64(nil, n)
 	err := c.w.Run(ctx, func() (*ucp.Request, error) {
 		return c.ep.SendActive(idRequest, header, data, nil)
@@ -44,7 +44,7 @@ func (c *client) sum(ctx context.Context, data []byte) (uint64, error) {
 	select {
 	case sum := <-reply:
 		return sum, nil
-	case <-c.gone: // no operation of gucx waits for the reply, so none fails
+	case <-c.failed: // no operation of gucx waits for the reply, so none fails
 		return 0, c.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
@@ -75,7 +75,7 @@ func (c *client) begin() (n uint64, reply chan uint64) {
 	return c.last, reply
 }
 
-func (c *client) end(n uint64) {
+func (c *client) complete(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, n)

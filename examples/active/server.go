@@ -37,14 +37,14 @@ func (s *server) handle(m *ucp.ActiveMessage) {
 	}
 	kept := m.Keep()
 	go func() {
-		if err := s.answer(kept); err != nil {
+		if err := s.reply(kept); err != nil {
 			log.Print(err) // the client has disconnected or died; it can dial again
 		}
 	}()
 }
 
-// answer receives the data and sends the reply.
-func (s *server) answer(m *ucp.ActiveMessage) error {
+// reply receives the data and sends the reply.
+func (s *server) reply(m *ucp.ActiveMessage) error {
 	defer s.w.Do(func(*ucp.Worker) { m.Release() })
 	data := make([]byte, m.Length)
 	err := s.w.Run(s.ctx, func() (*ucp.Request, error) { return m.Recv(data, nil) })

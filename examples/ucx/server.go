@@ -26,7 +26,7 @@ func serve(ctx context.Context, address string, ready func(addr string)) error {
 			log.Print(err)
 		}
 	})
-	w.OnActive(idRequest, answer)
+	w.OnActive(idRequest, reply)
 	l, err := w.Listen(ctx, "tcp", address, ucxpeer.ListenConfig{
 		OnConnect: func(*ucxpeer.EP) {}, // each request has the endpoint for its reply
 		Accept:    func(from netip.AddrPort) bool { return from.Addr().IsLoopback() },
@@ -42,8 +42,8 @@ func serve(ctx context.Context, address string, ready func(addr string)) error {
 	return err
 }
 
-// answer replies to a request. The data of a large one remains at the client until there is a buffer for it.
-func answer(m *ucxpeer.ActiveMessage) {
+// reply replies to a request. The data of a large one remains at the client until there is a buffer for it.
+func reply(m *ucxpeer.ActiveMessage) {
 	if m.From == nil || len(m.Header) != 8 || m.Length > longestRequest {
 		m.Reject()
 		return

@@ -33,7 +33,7 @@ func main() {
 
 	first := waitAny(ctx, w)
 	told := waitByCallback(w)
-	canceled := giveUp(w)
+	canceled := canceled(w)
 	go func() { running.Wait(); stop() }()
 	_ = w.Serve(ctx) // the sender's last operations may need this side
 	fmt.Println("any:", first, "told:", told, "canceled:", canceled)
@@ -93,8 +93,8 @@ func waitByCallback(w *ucp.Worker) (n int) {
 	return n
 }
 
-// giveUp cancels a receive for which no message arrives.
-func giveUp(w *ucp.Worker) bool {
+// canceled cancels a receive for which no message arrives.
+func canceled(w *ucp.Worker) bool {
 	r := must(w.TagRecv(make([]byte, 8), never, exact, nil, nil))
 	if !r.Cancel() {
 		log.Fatal("a message came")

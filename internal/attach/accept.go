@@ -64,13 +64,13 @@ func (p *Port) dispatch(conn *net.UnixConn) bool {
 
 // serve answers a connection, and has the link watched if it becomes one.
 func (p *Port) serve(conn *net.UnixConn, who peer) {
-	p.answer(conn, who)
+	p.accept(conn, who)
 	<-p.slots
 }
 
-// answer runs the acceptor's side of the handshake. The connection is closed if no link
-// came out.
-func (p *Port) answer(conn *net.UnixConn, who peer) {
+// accept runs the acceptor's side of the handshake. If the handshake yields no link, it closes the
+// connection.
+func (p *Port) accept(conn *net.UnixConn, who peer) {
 	bound, cancel := timelimit.WithTimeout(p.ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(bound, func() { expire(conn) })
@@ -82,7 +82,7 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 		err = errMalformed
 	}
 	if err != nil {
-		p.turnAway(conn, err)
+		p.reject(conn, err)
 		return
 	}
 	l := newLink(p, conn, who, hello.from)
@@ -103,8 +103,8 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 // first on the connection, so that there is room for it.
 func expire(conn *net.UnixConn) { _ = conn.SetReadDeadline(time.Now()) }
 
-// turnAway ends a connection that did not deliver a hello.
-func (p *Port) turnAway(conn *net.UnixConn, err error) {
+// reject closes a connection that did not deliver a hello.
+func (p *Port) reject(conn *net.UnixConn, err error) {
 	switch {
 	case errors.Is(err, errVersion):
 		p.count.refused.Add(1)
@@ -137,14 +137,14 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	}
 	in := &Inbound{Link: l}
 	var err error
-	if in.Seg, err = l.own(memfd.Adopt(fds.take(0), memfd.ReadWrite, p.cfg.LinkLen, p.cfg.LinkLen)); err != nil {
+	if in.Seg, err = l.own(memfd.Adopt(fds.remove(0), memfd.ReadWrite, p.cfg.LinkLen, p.cfg.LinkLen)); err != nil {
 		return reasonOf(err)
 	}
-	in.Control, err = l.own(p.cfg.Mapper.Adopt(fds.take(1), l.arenaAccess(), p.cfg.ControlLen, p.cfg.MaxArenaLen, p.cfg.ControlLen))
+	in.Control, err = l.own(p.cfg.Mapper.Adopt(fds.remove(1), l.arenaAccess(), p.cfg.ControlLen, p.cfg.MaxArenaLen, p.cfg.ControlLen))
 	if err != nil {
 		return reasonOf(err)
 	}
-	if err := l.takeWake(fds, 2); err != nil {
+	if err := l.openWake(fds, 2); err != nil {
 		return reasonOf(err)
 	}
 	if p.cfg.OnLink == nil || p.cfg.OnLink(in) != nil || p.adopt(l) != nil {

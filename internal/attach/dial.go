@@ -42,13 +42,13 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 		return nil, ucs.ErrClosed
 	}
 	defer p.wg.Done()
-	slot, err := p.takeDialSlot(ctx)
+	slot, err := p.acquireDialSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			slot.end()
+			slot.finish()
 		}
 	}()
 	bound, cancel := timelimit.WithTimeout(ctx, p.cfg.HandshakeTimeout)
@@ -181,13 +181,13 @@ func (p *Port) acceptReply(out *Outbound, reply *frame, fds rights) (err error) 
 	out.peerShares = reply.shares
 	tableLen, arenaLen := int(reply.len0), int(reply.arenaLen)
 	dialLen := min(orDefault(p.cfg.DialLen, arenaLen), arenaLen)
-	if out.Table, err = out.own(p.cfg.Mapper.Adopt(fds.take(0), memfd.ReadOnly, tableLen, tableLen, tableLen)); err != nil {
+	if out.Table, err = out.own(p.cfg.Mapper.Adopt(fds.remove(0), memfd.ReadOnly, tableLen, tableLen, tableLen)); err != nil {
 		return fmt.Errorf("table: %w", err)
 	}
-	if out.Arena, err = out.own(p.cfg.Mapper.Adopt(fds.take(1), out.arenaAccess(), arenaLen, arenaLen, dialLen)); err != nil {
+	if out.Arena, err = out.own(p.cfg.Mapper.Adopt(fds.remove(1), out.arenaAccess(), arenaLen, arenaLen, dialLen)); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
-	switch err := out.takeWake(fds, 2); {
+	switch err := out.openWake(fds, 2); {
 	case err == nil || outOfRoom(err):
 		return err
 	default:

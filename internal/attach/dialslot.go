@@ -36,8 +36,8 @@ type dialSlot struct {
 	timer  *time.Timer
 }
 
-// takeDialSlot waits until another dial may begin. Errors: as Dial.
-func (p *Port) takeDialSlot(ctx context.Context) (*dialSlot, error) {
+// acquireDialSlot waits until another dial may begin. Errors: as Dial.
+func (p *Port) acquireDialSlot(ctx context.Context) (*dialSlot, error) {
 	select {
 	case dialSlots <- struct{}{}:
 	case <-ctx.Done():
@@ -108,8 +108,8 @@ func (s *dialSlot) reached(who peer) {
 	}
 }
 
-// end is called when the dial is over. Idempotent.
-func (s *dialSlot) end() {
+// finish must be called at the end of the dial. Idempotent.
+func (s *dialSlot) finish() {
 	lateDials.Lock()
 	defer lateDials.Unlock()
 	if s.over {

@@ -19,9 +19,9 @@ func hungUpOn(t testing.TB, a, b *station) (*Outbound, *Inbound) {
 	return out, in
 }
 
-// TestHangUp_PeerStaysInside: the port that hung up closes, and still has the guard of
+// TestHangUp_GuardsRemainUntilPeerCloses: the port that hung up closes, and still has the guard of
 // a peer until that has left too.
-func TestHangUp_PeerStaysInside(t *testing.T) {
+func TestHangUp_GuardsRemainUntilPeerCloses(t *testing.T) {
 	a, b := newStation(t, nil), newStation(t, nil)
 	out, in := hungUpOn(t, a, b)
 	require.NoError(t, b.Port.Close())

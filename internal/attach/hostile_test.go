@@ -162,8 +162,8 @@ func TestHostile_SilentPeersOnlyDelay(t *testing.T) {
 	assert.Positive(t, s.Stats().Accepted)
 }
 
-// TestHostile_GarbageLeavesNothing also makes sure that the port still works after it.
-func TestHostile_GarbageLeavesNothing(t *testing.T) {
+// TestHostile_GarbageLeaksNothing also makes sure that the port still works after it.
+func TestHostile_GarbageLeaksNothing(t *testing.T) {
 	const connections = 1000
 	before := testenv.OpenFiles(t)
 	s, a := newStation(t, nil), newStation(t, nil)
@@ -281,7 +281,7 @@ func squatSilently(t *testing.T, gid [16]byte) <-chan struct{} {
 	return arrived
 }
 
-func TestDial_EndsEarly(t *testing.T) {
+func TestDial_CanceledOrPortClosed(t *testing.T) {
 	gid := anyGID()
 	t.Run("canceled", func(t *testing.T) {
 		a, arrived := newStation(t, nil), squatSilently(t, gid)

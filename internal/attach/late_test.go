@@ -34,15 +34,15 @@ func connPair(t testing.TB) (own, theirs *net.UnixConn, who peer) {
 	return ends[0], ends[1], who
 }
 
-// TestAnswer_ProcessStood: a hello that came in time makes a link, though the process stood still until
+// TestAccept_SuspendedProcess: a hello that came in time makes a link, though the process stood still until
 // the time was over.
-func TestAnswer_ProcessStood(t *testing.T) {
+func TestAccept_SuspendedProcess(t *testing.T) {
 	s := newStation(t, nil)
 	conn, dialer, who := connPair(t)
 	hello, fds := s.hello(t)
 	require.NoError(t, send(dialer, hello, fds...))
 	expire(conn)
-	s.answer(conn, who)
+	s.accept(conn, who)
 	require.Equal(t, Stats{Accepted: 1}, s.Stats())
 	in := within(t, s.in, "inbound link")
 	assert.True(t, in.Up())
@@ -55,7 +55,7 @@ func TestAnswer_ProcessStood(t *testing.T) {
 
 	conn, _, who = connPair(t)
 	expire(conn)
-	s.answer(conn, who)
+	s.accept(conn, who)
 	assert.Equal(t, Stats{Accepted: 1, TimedOut: 1}, s.Stats(), "what has not come is not waited for")
 }
 

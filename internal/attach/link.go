@@ -39,8 +39,8 @@ type Link struct {
 
 	counted bool // against MaxLinks; under port.mu
 
-	// peerShares: of a dialer, the acceptor knows which process this is, and so finds the link when it is asked to move it.
-	// The PID of a process may be visible to one side only.
+	// peerShares: of a dialer, the acceptor knows which process this is, and so finds the link when it is asked to move
+	// it. The PID of a process may be visible to one side only.
 	peerShares bool
 
 	// Under processes.Mutex:
@@ -77,8 +77,8 @@ func (l *Link) arenaAccess() memfd.Access {
 	return memfd.ReadWrite
 }
 
-// takeWake opens the peer's pipe, for Close to close.
-func (l *Link) takeWake(fds rights, i int) (err error) {
+// openWake opens the peer's pipe, for Close to close.
+func (l *Link) openWake(fds rights, i int) (err error) {
 	if l.wake, err = sharePipe(fds[i]); err == nil {
 		l.WakeFD = l.wake.fd
 	}
@@ -169,7 +169,7 @@ func (l *Link) HangUp() {
 	l.mu.Unlock()
 	l.sendLeft()
 	l.port.disown(l)
-	l.leave()
+	l.untrack()
 }
 
 // sendLeft sends LEFT: this side ends the link.
@@ -183,8 +183,8 @@ func (l *Link) sendLeft() {
 	_ = l.conn.CloseWrite() // ENOTCONN: the peer was first
 }
 
-// leave has Port.Close not wait for the end of the link any more.
-func (l *Link) leave() {
+// untrack makes Port.Close not wait for the end of the link.
+func (l *Link) untrack() {
 	l.mu.Lock()
 	awaited := l.awaited
 	l.awaited = false
@@ -223,7 +223,7 @@ func (l *Link) disconnect(kind linkMsgKind) {
 	processes.Lock()
 	defer unlockProcesses()
 	l.ended = true
-	l.endDial()
+	l.finishDial()
 	if l.shared == nil { // in the handshake
 		c := sharedConn{conn: l.conn}
 		c.trySend(linkMsg{kind, l.id})
@@ -263,7 +263,7 @@ func (l *Link) start(welcome func() error) error {
 	alone := l.hungUp
 	l.mu.Unlock()
 	if alone {
-		l.leave()
+		l.untrack()
 	} else if !entered {
 		_ = l.conn.Close()
 		l.goDown(false)
@@ -278,7 +278,7 @@ func (l *Link) connect(welcome func() error) {
 	processes.Lock()
 	defer unlockProcesses()
 	if l.ended { // the owner has closed it
-		l.leave()
+		l.untrack()
 		return
 	}
 	c := newSharedConn(l)
@@ -308,5 +308,5 @@ func (l *Link) goDown(stays bool) {
 	for _, f := range hooks {
 		f()
 	}
-	l.leave()
+	l.untrack()
 }

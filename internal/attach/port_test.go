@@ -184,7 +184,7 @@ func TestDial_NoPort(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
 }
 
-func TestClose_OtherSideIsTold(t *testing.T) {
+func TestClose_NotifiesPeer(t *testing.T) {
 	for _, side := range []string{"dialer", "acceptor"} {
 		t.Run(side, func(t *testing.T) {
 			a, b := newStation(t, nil), newStation(t, nil)
@@ -218,7 +218,7 @@ func TestClose_OtherSideIsTold(t *testing.T) {
 	}
 }
 
-func TestDial_OnLinkComesFirst(t *testing.T) {
+func TestDial_CallsOnLinkFirst(t *testing.T) {
 	var told atomic.Bool
 	b := newStation(t, func(c *Config) {
 		c.OnLink = func(*Inbound) error {
@@ -281,8 +281,8 @@ func TestDial_TooManyLinks(t *testing.T) {
 	a.dial(t, b.gid)
 }
 
-// TestHandshake_NoDescriptorForPipe: a process that has no descriptor for the peer's pipe has no room. The peer has kept to
-// the protocol, on either side.
+// TestHandshake_NoDescriptorForPipe: a process that has no descriptor for the peer's pipe has no room. The peer has
+// kept to the protocol, on either side.
 func TestHandshake_NoDescriptorForPipe(t *testing.T) {
 	a, b := newStation(t, nil), newStation(t, nil)
 	copies := func(fds ...int) (r rights) {
@@ -316,8 +316,9 @@ func TestHandshake_NoDescriptorForPipe(t *testing.T) {
 	assert.NoError(t, l.release())
 }
 
-// TestDial_FewDescriptors: whichever descriptor of a handshake is the first that is too many, the dial says so, or waits
-// for the acceptor. The error never says that the peer does not speak the protocol: dialers would then not try again.
+// TestDial_FewDescriptors: whichever descriptor of a handshake is the first that is too many, the dial says so, or
+// waits for the acceptor. The error never says that the peer does not speak the protocol: dialers would then not try
+// again.
 func TestDial_FewDescriptors(t *testing.T) {
 	for n := 0; ; n++ {
 		a, b := newStation(t, nil), newStation(t, nil)
@@ -526,8 +527,8 @@ func TestDial_OwnerClosesAtOnce(t *testing.T) {
 	assert.Equal(t, Stats{Refused: 1}, b.Stats())
 }
 
-// TestDial_TimeLimitEnds: nothing watches the time of a handshake that is over.
-func TestDial_TimeLimitEnds(t *testing.T) {
+// TestDial_TimesOut: nothing watches the time of a handshake that is over.
+func TestDial_TimesOut(t *testing.T) {
 	a, b := newStation(t, nil), newStation(t, nil)
 	a.dial(t, b.gid)
 	_, err := a.Dial(t.Context(), anyGID())

@@ -41,7 +41,7 @@ func TestProcess_BothWays(t *testing.T) {
 	within(t, in.Done(), "hang-up at exit")
 }
 
-func TestProcess_KillIsNoticed(t *testing.T) {
+func TestProcess_KillIsDetected(t *testing.T) {
 	a, c := newStation(t, nil), startStation(t)
 	out := a.dial(t, c.gid)
 	c.Tell(t, "dial %x", a.gid)

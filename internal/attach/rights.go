@@ -17,8 +17,8 @@ const frameFDs = 3
 // or takes them out one by one.
 type rights []int
 
-// take returns descriptor i, which is the caller's from then on.
-func (r rights) take(i int) int {
+// remove removes descriptor i and returns it. The caller must close it.
+func (r rights) remove(i int) int {
 	fd := r[i]
 	r[i] = -1
 	return fd
@@ -27,7 +27,7 @@ func (r rights) take(i int) int {
 // close closes what was not taken.
 func (r rights) close() {
 	for i := range r {
-		_ = unix.Close(r.take(i)) // EBADF for -1, which take leaves
+		_ = unix.Close(r.remove(i)) // EBADF for -1, which remove leaves
 	}
 }
 

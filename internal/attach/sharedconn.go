@@ -110,7 +110,7 @@ func (c *sharedConn) share(l *Link) {
 func (l *Link) move() {
 	conns := l.shared.peer.conns
 	if !l.dialed || !l.peerShares || len(conns) == 0 || conns[0] == l.shared || conns[0].links[l.id] != nil {
-		l.endDial()
+		l.finishDial()
 		return
 	}
 	l.next = conns[0]
@@ -118,16 +118,16 @@ func (l *Link) move() {
 	l.next.send(msgMove, l.id)
 }
 
-// endDial ends the dial of a link that moves no more. The lock is held.
-func (l *Link) endDial() {
+// finishDial ends the dial of a link that has moved. The lock is held.
+func (l *Link) finishDial() {
 	if l.dialing != nil {
-		l.dialing.end()
+		l.dialing.finish()
 		l.dialing = nil
 	}
 }
 
-// send queues a message, unless the connection is down. It does not wait. A connection whose queue is full goes down. The
-// lock is held, and unlockProcesses ends that.
+// send queues a message, unless the connection is down. It does not wait. A connection whose queue is full goes down.
+// The lock is held, and unlockProcesses ends that.
 func (c *sharedConn) send(kind linkMsgKind, id linkID) {
 	m := linkMsg{kind, id}
 	if c.down || len(c.queue) == 0 && c.trySend(m) {
@@ -153,8 +153,8 @@ func (c *sharedConn) trySend(m linkMsg) bool {
 	return closed != nil || err == nil || isHangUp(err)
 }
 
-// isHangUp reports whether err, of a write, says that the connection has ended. After another error, as of a kernel without memory, there
-// may be room later.
+// isHangUp reports whether err, of a write, says that the connection has ended. After another error, as of a kernel
+// without memory, there may be room later.
 func isHangUp(err error) bool {
 	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
@@ -182,8 +182,8 @@ func (c *sharedConn) flush() {
 	c.closeIfUnused()
 }
 
-// read handles what the peer sends until it hangs up. Descriptors that come with a message are dropped by the kernel, as
-// read has no place for them.
+// read handles what the peer sends until it hangs up. Descriptors that come with a message are dropped by the kernel,
+// as read has no place for them.
 func (c *sharedConn) read() {
 	for {
 		m, err := c.receive()
@@ -222,7 +222,7 @@ func (c *sharedConn) receive() (linkMsg, error) {
 // handle does what a message says. Error: errMalformed. The lock is held.
 func (c *sharedConn) handle(m linkMsg) error {
 	if m.kind == msgMove {
-		return c.takeOver(c.peer.inbound[m.id])
+		return c.moveHere(c.peer.inbound[m.id])
 	}
 	l := c.links[m.id]
 	switch {
@@ -237,7 +237,7 @@ func (c *sharedConn) handle(m linkMsg) error {
 	case l.shared != c: // the move is not confirmed yet
 		l.endedOnNext = m.kind
 	default:
-		l.end(m.kind)
+		l.endByPeer(m.kind)
 	}
 	return nil
 }
@@ -250,8 +250,9 @@ func (c *sharedConn) noteStray() error {
 	return nil
 }
 
-// takeOver moves a link here, which the peer has dialed; nil: one that is not there.
-func (c *sharedConn) takeOver(l *Link) error {
+// moveHere moves a link that the peer has dialed to this connection; nil means a link that does not
+// exist.
+func (c *sharedConn) moveHere(l *Link) error {
 	if l == nil || l.ended {
 		return c.noteStray()
 	}
@@ -273,28 +274,29 @@ func (l *Link) finishMove() {
 	old := l.shared
 	l.shared, l.next = l.next, nil
 	old.remove(l)
-	l.endDial()
+	l.finishDial()
 	if l.endedOnNext != 0 {
-		l.end(l.endedOnNext)
+		l.endByPeer(l.endedOnNext)
 	}
 }
 
-// end has the link go down by what the peer has said; 0: nothing, the connection is lost.
-func (l *Link) end(kind linkMsgKind) {
+// endByPeer brings the link down after a message of the peer; kind 0: there was no message, and the
+// connection has failed.
+func (l *Link) endByPeer(kind linkMsgKind) {
 	l.ended, l.endedBy = true, kind
-	l.endDial()
+	l.finishDial()
 	go l.goDown(kind == msgClosed)
 }
 
-// goDown ends all links of c, and drops what is queued. The socket stays open until this side has closed them: its hang-up says that
-// this side accesses the peer's memory no more.
+// goDown ends all links of c, and drops what is queued. The socket stays open until this side has closed them: its
+// hang-up says that this side accesses the peer's memory no more.
 func (c *sharedConn) goDown() {
 	c.down, c.queue = true, nil
 	c.unlist()
 	for id, l := range c.links {
 		switch {
 		case l.shared == c && !l.ended:
-			l.end(0)
+			l.endByPeer(0)
 		case l.shared != c && l.endedOnNext == 0 && !l.ended: // the peer has closed c before it was asked to move the link here, or is dead
 			delete(c.links, id)
 			l.next = nil
@@ -317,8 +319,8 @@ func (c *sharedConn) remove(l *Link) {
 	c.closeIfUnused()
 }
 
-// closeIfUnused closes a connection that carries no link, and that has sent everything: the hang-up alone does not say that
-// this side keeps its port.
+// closeIfUnused closes a connection that carries no link, and that has sent everything: the hang-up alone does not say
+// that this side keeps its port.
 func (c *sharedConn) closeIfUnused() {
 	if len(c.links) > 0 || len(c.queue) > 0 || c.closed {
 		return

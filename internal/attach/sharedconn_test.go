@@ -35,8 +35,8 @@ func untilSockets(t testing.TB, n int) {
 	testenv.ProgressWithin(t, watchdog, func() bool { return sockets(t) <= n })
 }
 
-// untilOpenFiles waits until this process has at most n descriptors: connections are closed in the background, after what
-// is queued has been sent.
+// untilOpenFiles waits until this process has at most n descriptors: connections are closed in the background, after
+// what is queued has been sent.
 func untilOpenFiles(t testing.TB, n int) {
 	t.Helper()
 	testenv.ProgressWithin(t, watchdog, func() bool { return testenv.OpenFiles(t) <= n })
@@ -253,7 +253,8 @@ func TestHostile_LinksOfOthers(t *testing.T) {
 	assert.True(t, second.Up())
 }
 
-// TestHostile_StrayMessages: a process that sends messages about links that are not there loses its links, and only those.
+// TestHostile_StrayMessages: a process that sends messages about links that are not there loses its links, and only
+// those.
 func TestHostile_StrayMessages(t *testing.T) {
 	s := newStation(t, nil)
 	victim, liar := fakeLink(t, s, 1, 11, false), fakeLink(t, s, 2, 21, false)
@@ -265,7 +266,8 @@ func TestHostile_StrayMessages(t *testing.T) {
 	assert.True(t, victim.Up())
 }
 
-// TestHostile_LinkMessages: what no peer that keeps the rules sends ends the links of its connection, and no other ones.
+// TestHostile_LinkMessages: what no peer that keeps the rules sends ends the links of its connection, and no other
+// ones.
 func TestHostile_LinkMessages(t *testing.T) {
 	for name, tt := range map[string]func(t *testing.T, dialed, accepted *fake){
 		"garbage":                 func(t *testing.T, d, _ *fake) { _, _ = d.conn.Write([]byte("garbage")) },
@@ -321,9 +323,9 @@ func TestMove(t *testing.T) {
 	assert.True(t, first.Up())
 }
 
-// TestMove_EndsBeforeItIsConfirmed: what is said on the new connection counts only when the peer has confirmed the move
-// on the old one, as the process at the new one may be another one.
-func TestMove_EndsBeforeItIsConfirmed(t *testing.T) {
+// TestMove_LinkEndsBeforeConfirmation: what is said on the new connection counts only when the peer has confirmed the
+// move on the old one, as the process at the new one may be another one.
+func TestMove_LinkEndsBeforeConfirmation(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
 	first.sends(t, msgClosed, 12)
@@ -335,8 +337,8 @@ func TestMove_EndsBeforeItIsConfirmed(t *testing.T) {
 	assert.True(t, first.Up())
 }
 
-// TestMove_ConnectionIsLost: a link stays on its connection while its move is not confirmed.
-func TestMove_ConnectionIsLost(t *testing.T) {
+// TestMove_ConnectionFails: a link stays on its connection while its move is not confirmed.
+func TestMove_ConnectionFails(t *testing.T) {
 	s := newStation(t, nil)
 	first, second := moving(t, s)
 	require.NoError(t, first.conn.Close())
@@ -486,7 +488,7 @@ func TestWelcome_SharesConnections(t *testing.T) {
 		}
 		hello, fds := s.hello(t)
 		require.NoError(t, send(dialer, hello, fds...))
-		s.answer(conn, who)
+		s.accept(conn, who)
 		welcome, offered, err := receive(dialer)
 		require.NoError(t, err)
 		assert.Equal(t, visible, welcome.shares)
@@ -608,13 +610,13 @@ func TestDialSlot(t *testing.T) {
 	s := newStation(t, nil)
 	take := func() *dialSlot {
 		for {
-			d, err := s.takeDialSlot(t.Context())
+			d, err := s.acquireDialSlot(t.Context())
 			require.NoError(t, err)
 			if d.timer.Stop() {
-				t.Cleanup(d.end)
+				t.Cleanup(d.release)
 				return d
 			}
-			d.end() // this process stood for so long that it was late
+			d.finish() // this process stood for so long that it was late
 		}
 	}
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return len(dialSlots) == 0 }) // those of tests before
@@ -627,8 +629,8 @@ func TestDialSlot(t *testing.T) {
 	assert.Len(t, dialSlots, 1)
 	other.reached(peer{pid: 2})
 	assert.Len(t, dialSlots, 1)
-	first.end()
-	first.end()
+	first.finish()
+	first.finish()
 	first.setLate()
 	third := take()
 	third.reached(peer{pid: 1})
@@ -657,11 +659,11 @@ func TestDial_BacklogIsFull(t *testing.T) {
 	var waiting atomic.Int64
 	for range maxDials + 2 {
 		dials.Go(func() {
-			slot, err := s.takeDialSlot(ctx)
+			slot, err := s.acquireDialSlot(ctx)
 			if err != nil {
 				return
 			}
-			defer slot.end()
+			defer slot.finish()
 			slot.timer.Stop() // being late would free it too
 			waiting.Add(1)
 			if conn, err := connectOne(ctx, addr, slot); err == nil {

@@ -82,7 +82,7 @@ func TestWaker_PeersCannotMakeItBlock(t *testing.T) {
 	within(t, done, "Drain")
 }
 
-func TestWake_TellsOfADeadOwner(t *testing.T) {
+func TestWake_ReportsDeadOwner(t *testing.T) {
 	w := newTestWaker(t)
 	own, err := reopen(w.PeerFD())
 	require.NoError(t, err)

@@ -53,7 +53,7 @@ func TestRun_StepsMayAdd(t *testing.T) {
 	assert.Equal(t, []string{"added", "first"}, log)
 }
 
-func TestRun_GoesOnAfterAPanic(t *testing.T) {
+func TestRun_ContinuesAfterPanic(t *testing.T) {
 	var s Stack
 	var log []string
 	s.Add(record(&log, "below", nil))
@@ -63,7 +63,7 @@ func TestRun_GoesOnAfterAPanic(t *testing.T) {
 	assert.Equal(t, []string{"below"}, log)
 }
 
-func TestRelease_HandsTheStepsOver(t *testing.T) {
+func TestRelease_ReturnsSteps(t *testing.T) {
 	var s Stack
 	var log []string
 	s.Add(record(&log, "a", nil))

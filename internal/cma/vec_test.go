@@ -94,7 +94,7 @@ func TestTransfer_Errors(t *testing.T) {
 	}
 }
 
-func TestTransfer_ChildGone(t *testing.T) {
+func TestTransfer_FailsIfChildIsDead(t *testing.T) {
 	c := startTarget(t)
 	permitted(t, c)
 	c.End(t)

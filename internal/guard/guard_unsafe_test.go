@@ -77,8 +77,8 @@ func TestVisit_IsOver(t *testing.T) {
 	assert.Zero(t, region)
 }
 
-// TestOwner_AwaitSaysWhoStays within the limit.
-func TestOwner_AwaitSaysWhoStays(t *testing.T) {
+// TestOwner_AwaitReportsPeersInside within the limit.
+func TestOwner_AwaitReportsPeersInside(t *testing.T) {
 	o := newOwner()
 	a, b := &fakePeer{pid: 9}, &fakePeer{pid: 4}
 	stays, _ := a.in(t, 1)

@@ -50,13 +50,13 @@ type Owner struct {
 	Quarantined      stats.Counter // regions that ever were in quarantine
 	QuarantinedBytes stats.Counter // bytes that are there now
 
-	mu   sync.Mutex // outside Links
-	held []held
-	some atomic.Bool // held is not empty
+	mu          sync.Mutex // outside Links
+	quarantined []quarantinedBlock
+	some        atomic.Bool // quarantined is not empty
 }
 
-// held is memory in quarantine.
-type held struct {
+// quarantinedBlock is memory in quarantine.
+type quarantinedBlock struct {
 	inside []Visit
 	bytes  int
 	free   func()
@@ -91,7 +91,7 @@ func (o *Owner) Free(inside []Visit, n int, free func()) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held = append(o.held, held{inside, n, free})
+	o.quarantined = append(o.quarantined, quarantinedBlock{inside, n, free})
 	o.some.Store(true)
 	o.Quarantined.Inc()
 	o.QuarantinedBytes.Add(uint64(n))
@@ -102,16 +102,16 @@ func (o *Owner) Reclaim() {
 	if !o.some.Load() {
 		return
 	}
-	for _, h := range o.ended() {
+	for _, h := range o.removeUnused() {
 		h.free()
 	}
 }
 
-// ended removes from quarantine what no peer is inside any more.
-func (o *Owner) ended() (list []held) {
+// removeUnused removes the blocks without visits from quarantine.
+func (o *Owner) removeUnused() (list []quarantinedBlock) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held = slices.DeleteFunc(o.held, func(h held) bool {
+	o.quarantined = slices.DeleteFunc(o.quarantined, func(h quarantinedBlock) bool {
 		if len(o.Ongoing(slices.Clone(h.inside))) > 0 {
 			return false
 		}
@@ -119,7 +119,7 @@ func (o *Owner) ended() (list []held) {
 		o.QuarantinedBytes.Add(-uint64(h.bytes))
 		return true
 	})
-	o.some.Store(len(o.held) > 0)
+	o.some.Store(len(o.quarantined) > 0)
 	return list
 }
 
@@ -127,7 +127,7 @@ func (o *Owner) ended() (list []held) {
 func (o *Owner) Inside() (all []Visit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, h := range o.held {
+	for _, h := range o.quarantined {
 		all = append(all, h.inside...)
 	}
 	return all

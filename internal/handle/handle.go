@@ -25,13 +25,13 @@ type Table[T comparable] struct {
 // Add enters v, which is not the zero value, and returns its handle; 0 if the table is
 // full, with 2^32 values.
 func (t *Table[T]) Add(v T) uint64 {
-	if t.tags.left == 0 {
+	if t.tags.remaining == 0 {
 		t.tags.fill()
 	}
 	if len(t.free) == 0 && !t.grow(indexMask) {
 		return 0
 	}
-	i := t.take()
+	i := t.pop()
 	s := &t.slots[i]
 	s.value, s.handle = v, uint64(t.tags.next())<<indexBits|uint64(i)
 	return s.handle
@@ -74,7 +74,7 @@ func (t *Counted[T]) Add(v T) uint64 {
 	if len(t.free) == 0 && !t.grow(t.mask) {
 		return 0
 	}
-	i := t.take()
+	i := t.pop()
 	s := &t.slots[i]
 	if s.handle = (s.handle + t.mask + 1) & t.limit; s.handle <= t.mask {
 		s.handle = t.mask + 1 + uint64(i) // the uses begin again with 1
@@ -120,8 +120,8 @@ func (p *places[T]) grow(last uint64) bool {
 	return true
 }
 
-// take returns the index of a free place, of which there is one.
-func (p *places[T]) take() uint32 {
+// pop returns the index of a free place, of which there is one.
+func (p *places[T]) pop() uint32 {
 	end := len(p.free) - 1
 	i := p.free[end]
 	p.free = p.free[:end]

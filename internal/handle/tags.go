@@ -12,14 +12,14 @@ const tagBlock = 64
 
 // tags are random numbers of 32 bits, none of which is 0.
 type tags struct {
-	left  uint // of block, unused
-	block [tagBlock]uint32
+	remaining uint // of block, unused
+	block     [tagBlock]uint32
 }
 
 // next returns a number that was not returned before, if any is left.
 func (t *tags) next() uint32 {
-	t.left--
-	return t.block[t.left%tagBlock]
+	t.remaining--
+	return t.block[t.remaining%tagBlock]
 }
 
 // fill reads the next block. It does not allocate. rand.Read does not fail: it ends the
@@ -34,5 +34,5 @@ func (t *tags) fill() {
 			t.block[i] = binary.NativeEndian.Uint32(b[4*i:])
 		}
 	}
-	t.left = tagBlock
+	t.remaining = tagBlock
 }

@@ -40,7 +40,7 @@ func NewArena(seg *Segment, skip int) *Arena {
 // ErrFull, errors of the system.
 func (a *Arena) Alloc(n int, touch bool) (int, error) {
 	n = pages(n)
-	off, ok := a.take(n)
+	off, ok := a.alloc(n)
 	if !ok {
 		return 0, fmt.Errorf("%w: %d bytes", ErrFull, n)
 	}
@@ -53,7 +53,7 @@ func (a *Arena) Alloc(n int, touch bool) (int, error) {
 	return off, nil
 }
 
-func (a *Arena) take(n int) (off int, ok bool) {
+func (a *Arena) alloc(n int) (off int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.free {

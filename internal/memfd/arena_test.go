@@ -82,7 +82,7 @@ func TestHugeEnabled(t *testing.T) {
 	}
 }
 
-func TestAdviseHuge_WorksOrSaysWhy(t *testing.T) {
+func TestAdviseHuge_WorksOrReturnsReason(t *testing.T) {
 	a := newTestArena(t, 1024)
 	if err := a.seg.AdviseHuge(); err != nil {
 		assert.ErrorIs(t, err, errors.ErrUnsupported)

@@ -53,8 +53,8 @@ func TestCreateHuge_SharedAndZeroAgain(t *testing.T) {
 	assert.Equal(t, make([]byte, page), s.Bytes()[off:off+page])
 }
 
-// TestAdopt_HugePagesOnlyWhereAsked: their maker could take them away.
-func TestAdopt_HugePagesOnlyWhereAsked(t *testing.T) {
+// TestAdopt_HugePagesOnlyIfRequested: their maker could take them away.
+func TestAdopt_HugePagesOnlyIfRequested(t *testing.T) {
 	s := createHuge(t, 1)
 	fd := dup(t, s.FD())
 	_, err := Adopt(fd, ReadWrite, 1, len(s.Bytes()))

@@ -241,7 +241,7 @@ func tempFile(t *testing.T, dir string, size int64) int {
 	return fd
 }
 
-func TestClose_LeavesNothing(t *testing.T) {
+func TestClose_ReleasesEverything(t *testing.T) {
 	before := testenv.OpenFiles(t)
 	for _, sharing := range []Sharing{PeersRead, PeersWrite} {
 		s, err := Create("x", 1, sharing)

@@ -88,8 +88,8 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	return nil
 }
 
-// met reports whether the other end is connected to this one.
-func (e *EP) met() bool {
+// connected reports whether the other side is connected to this one.
+func (e *EP) connected() bool {
 	peerEP := e.iface.world.eps[e.peerEP]
 	return peerEP != nil && peerEP.peerEP == e.id
 }
@@ -97,9 +97,9 @@ func (e *EP) met() bool {
 // watches reports whether the EP looks for the death of its peer.
 func (e *EP) watches() bool { return e.peer != nil }
 
-// lost says whether the peer has died (StatusConnReset), which shows by itself, or has
-// closed (StatusPeerClosed), which shows when something is posted. With world.mu held.
-func (e *EP) lost() ucs.Status {
+// peerStatus returns why the peer does not exist any more: it has died (StatusConnReset, detected
+// without a post) or has closed (StatusPeerClosed, detected by a post). With world.mu held.
+func (e *EP) peerStatus() ucs.Status {
 	switch {
 	case e.peer == nil, e.failure != ucs.StatusOK:
 		return ucs.StatusOK
@@ -181,7 +181,7 @@ func (e *EP) Close() error {
 			c.Complete(ucs.StatusCanceled)
 		}
 	}
-	e.endSends(ucs.StatusCanceled)
+	e.completeSends(ucs.StatusCanceled)
 	e.iface.eps.Remove(e)
 	w := e.iface.world
 	w.mu.Lock()

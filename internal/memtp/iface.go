@@ -190,7 +190,7 @@ func (i *Iface) Progress() int {
 		e := i.eps.All()[k]
 		n += e.progress() + e.progressSends()
 	}
-	n += i.endReceives()
+	n += i.notifyCompleted()
 	n += i.deliver()
 	i.arbiter.Dispatch(nil)
 	return n

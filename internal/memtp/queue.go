@@ -100,7 +100,7 @@ func (q *queue) Stop() error {
 		i.signal(uct.EventSendComp)
 	}
 	w.mu.Unlock()
-	q.endAll()
+	q.completeAll()
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (q *queue) Close() error {
 	i := q.iface
 	i.queues = slices.DeleteFunc(i.queues, func(x *queue) bool { return x == q })
 	err := q.Stop()
-	q.endAll()
+	q.completeAll()
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	delete(i.world.queues, q.number)
@@ -119,8 +119,8 @@ func (q *queue) Close() error {
 // waits reports that there is a receive without a message. With world.mu held.
 func (q *queue) waits() bool { return q.full < q.n }
 
-// take gives a message to the first receive that waits. With world.mu held.
-func (q *queue) take(o *op) {
+// deliver delivers a message to the first receive without one. With world.mu held.
+func (q *queue) deliver(o *op) {
 	p := &q.recvs[(q.first+q.full)%len(q.recvs)]
 	p.len = o.len()
 	dst := p.iov[:p.pieces]
@@ -144,14 +144,14 @@ func fill(dst []uct.IOV, src []byte) []uct.IOV {
 	return dst
 }
 
-// endAll ends the receives of a queue that was stopped.
-func (q *queue) endAll() {
-	for q.endFirst() {
+// completeAll completes the receives of a stopped queue.
+func (q *queue) completeAll() {
+	for q.notifyFirst() {
 	}
 }
 
-// endFirst tells the first receive that it has ended, if it has.
-func (q *queue) endFirst() bool {
+// notifyFirst calls the callback of the first receive, if it is complete.
+func (q *queue) notifyFirst() bool {
 	w := q.iface.world
 	w.mu.Lock()
 	if q.full == 0 && !(q.stopped && q.n > 0) {
@@ -175,12 +175,12 @@ func (q *queue) endFirst() bool {
 	return true
 }
 
-// endReceives tells the receives that have ended, those that are posted meanwhile excluded.
-func (i *Iface) endReceives() int {
+// notifyCompleted calls the callbacks of completed receives, except of those posted meanwhile.
+func (i *Iface) notifyCompleted() int {
 	n := 0
 	for k := 0; k < len(i.queues); k++ {
 		q := i.queues[k]
-		for left := q.n; left > 0 && q.endFirst(); left-- {
+		for left := q.n; left > 0 && q.notifyFirst(); left-- {
 			n++
 		}
 	}

@@ -114,9 +114,9 @@ func (e *EP) canSend() bool {
 type sendStep uint8
 
 const (
-	stepWaits sendStep = iota
-	stepTakes          // the queue has a receive for it
-	stepFails          // there is no queue
+	stepWaits      sendStep = iota
+	stepHasReceive          // the queue has a receive for it
+	stepFails               // there is no queue
 )
 
 // step says what becomes of the first send. With world.mu held.
@@ -125,7 +125,7 @@ func (c *queueConn) step() sendStep {
 	if c.broken {
 		return stepFails
 	}
-	if e.peer == nil || e.conn && !e.met() {
+	if e.peer == nil || e.conn && !e.connected() {
 		return stepWaits
 	}
 	q := e.iface.world.queues[c.number]
@@ -133,7 +133,7 @@ func (c *queueConn) step() sendStep {
 	case q == nil || q.iface != e.peer || q.e.peer != e.iface || q.stopped:
 		return stepFails
 	case q.waits():
-		return stepTakes
+		return stepHasReceive
 	}
 	return stepWaits
 }
@@ -164,8 +164,8 @@ func (c *queueConn) advance() bool {
 		return false
 	case c.tx.head().kind == opRecall:
 		c.number = 0
-	case step == stepTakes:
-		w.queues[c.number].take(c.tx.head())
+	case step == stepHasReceive:
+		w.queues[c.number].deliver(c.tx.head())
 	case step == stepFails:
 		c.broken, st = true, ucs.StatusCanceled
 	}
@@ -176,8 +176,8 @@ func (c *queueConn) advance() bool {
 	return true
 }
 
-// endSends ends all sends to queues, of an EP that has closed or failed.
-func (e *EP) endSends(st ucs.Status) {
+// completeSends completes all sends to queues of a closed or failed EP.
+func (e *EP) completeSends(st ucs.Status) {
 	for k := range e.conns {
 		for c := &e.conns[k]; c.tx.n > 0; {
 			if done := c.tx.pop(); done != nil {

@@ -4,14 +4,14 @@ import "github.com/gucx/gucx/uct"
 
 // desc is a receive buffer.
 type desc struct {
-	iface *Iface
-	buf   []byte // maxAM bytes
-	n     int    // bytes of the message
-	id    uint8
-	kept  bool
-	to    *EP // it holds word, and no message
-	word  uint32
-	next  *desc
+	iface    *Iface
+	buf      []byte // maxAM bytes
+	n        int    // bytes of the message
+	id       uint8
+	retained bool
+	to       *EP // it holds word, and no message
+	word     uint32
+	next     *desc
 }
 
 // descList is a queue of buffers.
@@ -67,7 +67,7 @@ func (i *Iface) deliver() int {
 		}
 		d := i.rx.filled.pop()
 		w.mu.Unlock()
-		d.kept = true
+		d.retained = true
 		if d.to != nil {
 			d.notify()
 			d.Release()
@@ -92,10 +92,10 @@ func (d *desc) data() []byte { return d.buf[:d.n:d.n] }
 
 // Release implements uct.Desc.
 func (d *desc) Release() {
-	if !d.kept {
+	if !d.retained {
 		panic("memtp: descriptor released twice")
 	}
-	d.kept = false
+	d.retained = false
 	w := d.iface.world
 	w.mu.Lock()
 	defer w.mu.Unlock()

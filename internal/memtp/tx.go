@@ -107,7 +107,7 @@ func (e *EP) progress() int {
 	n := 0
 	for n < perRound && e.failure == ucs.StatusOK && (e.tx.n > 0 || e.watches()) {
 		e.iface.world.mu.Lock()
-		if st := e.lost(); st != ucs.StatusOK {
+		if st := e.peerStatus(); st != ucs.StatusOK {
 			e.iface.world.mu.Unlock()
 			e.fail(st)
 			return n + 1
@@ -130,7 +130,7 @@ func (e *EP) progress() int {
 
 // ready reports whether the target can take the operation. With world.mu held.
 func (e *EP) ready(o *op) bool {
-	if e.peer == nil || e.conn && !e.met() {
+	if e.peer == nil || e.conn && !e.connected() {
 		return false
 	}
 	return o.kind != opAM && o.kind != opNotify || e.peer.rx.free.n > 0
@@ -229,7 +229,7 @@ func (e *EP) fail(st ucs.Status) {
 			c.Complete(st)
 		}
 	}
-	e.endSends(st)
+	e.completeSends(st)
 	if e.iface.onError != nil {
 		e.iface.onError(e, e.failure.Err())
 	}

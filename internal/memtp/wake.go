@@ -23,7 +23,7 @@ func (i *Iface) Arm(ev uct.Events) error {
 		return uct.ErrBusy
 	}
 	for _, e := range i.eps.All() {
-		if e.tx.n > 0 && e.ready(e.tx.head()) || e.canSend() || e.lost() != ucs.StatusOK {
+		if e.tx.n > 0 && e.ready(e.tx.head()) || e.canSend() || e.peerStatus() != ucs.StatusOK {
 			return uct.ErrBusy
 		}
 	}

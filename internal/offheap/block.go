@@ -61,7 +61,7 @@ func (b *Block) Free() error {
 		b.freedBy = debug.Stack()
 	}
 	inUse.Add(-int64(len(b.mem)))
-	return giveBack(b.mem)
+	return unmap(b.mem)
 }
 
 // roundToPage rounds n up to whole pages, which is what mappings are made of.

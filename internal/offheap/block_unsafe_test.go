@@ -50,7 +50,7 @@ func TestAlloc_OutOfMemory(t *testing.T) {
 	assert.Equal(t, "mmap", call.Syscall)
 }
 
-func TestInUse_CountsWhatIsHeld(t *testing.T) {
+func TestInUse_CountsAllocatedMemory(t *testing.T) {
 	bytes := InUse()
 	a, err := Alloc(100)
 	require.NoError(t, err)

@@ -16,6 +16,6 @@ func obtain(n int) ([]byte, error) {
 	return mem[skip : skip+n], nil
 }
 
-// giveBack leaves the memory to the garbage collector. It takes the interface of
+// unmap leaves the memory to the garbage collector. It takes the interface of
 // the mapped variant, whose unmapping may fail.
-func giveBack([]byte) error { return nil }
+func unmap([]byte) error { return nil }

@@ -23,8 +23,8 @@ func obtain(n int) ([]byte, error) {
 	return mem, nil
 }
 
-// giveBack takes mem as cut by Alloc and unmaps all of its mapping.
-func giveBack(mem []byte) error {
+// unmap unmaps the whole mapping of mem, which Alloc has cut.
+func unmap(mem []byte) error {
 	whole := wholeMapping(mem)
 	if invariants.Enabled {
 		return retired.add(whole)

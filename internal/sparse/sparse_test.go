@@ -54,8 +54,8 @@ func TestTable_LoadBesideStore(t *testing.T) {
 	readers.Wait()
 }
 
-// TestTable_TakesMemoryAsItFills: nothing for numbers that were never used, and once for a page.
-func TestTable_TakesMemoryAsItFills(t *testing.T) {
+// TestTable_AllocatesPagesAsItFills: nothing for numbers that were never used, and once for a page.
+func TestTable_AllocatesPagesAsItFills(t *testing.T) {
 	table := New[int](length)
 	v := new(int)
 	assert.Zero(t, testing.AllocsPerRun(10, func() {

@@ -17,8 +17,8 @@ type inventory struct {
 	bytes    int64             // off-heap
 }
 
-// takeInventory reads the inventory from /proc/self. Parts that cannot be read are empty.
-func takeInventory() inventory {
+// readInventory reads the inventory from /proc/self. Parts that cannot be read are empty.
+func readInventory() inventory {
 	wakePoller()
 	return inventory{files: openFiles(), mappings: sharedMappings(), bytes: offheap.InUse()}
 }

@@ -14,7 +14,7 @@ import (
 // memory, or off-heap blocks. It does not return. If TestMain of a package has other work, such as running a child
 // process, it does that first.
 func Main(m *testing.M) {
-	before := takeInventory()
+	before := readInventory()
 	code := m.Run()
 	if code == 0 && !fuzzing() && reportLeaks(os.Stderr, before) {
 		code = 1
@@ -30,7 +30,7 @@ func reportLeaks(w io.Writer, before inventory) bool {
 		fmt.Fprintf(w, "leaked goroutines: %v\n", err)
 		leaked = true
 	}
-	for _, what := range takeInventory().since(before) {
+	for _, what := range readInventory().since(before) {
 		fmt.Fprintf(w, "leaked %s\n", what)
 		leaked = true
 	}

@@ -51,7 +51,7 @@ func outcomeOf(t *testing.T, fn func(tb testing.TB)) *outcome {
 	return v
 }
 
-func TestProgressWithin_LetsPeersRun(t *testing.T) {
+func TestProgressWithin_YieldsToPeers(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	done := make(chan struct{})
 	go func() { close(done) }()
@@ -134,38 +134,38 @@ func TestChecksPointers(t *testing.T) {
 }
 
 func TestInventory_FindsDescriptors(t *testing.T) {
-	before := takeInventory()
+	before := readInventory()
 	f, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	leaks := takeInventory().since(before)
+	leaks := readInventory().since(before)
 	require.NoError(t, f.Close())
 	require.Len(t, leaks, 1)
 	assert.Contains(t, leaks[0], "/dev/null")
-	assert.Empty(t, takeInventory().since(before))
+	assert.Empty(t, readInventory().since(before))
 }
 
 func TestInventory_FindsMappings(t *testing.T) {
-	before := takeInventory()
+	before := readInventory()
 	fd, err := unix.MemfdCreate("leak", unix.MFD_CLOEXEC)
 	require.NoError(t, err)
 	require.NoError(t, unix.Ftruncate(fd, 4096))
 	mem, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
-	leaks := takeInventory().since(before)
+	leaks := readInventory().since(before)
 	require.NoError(t, unix.Munmap(mem))
 	require.Len(t, leaks, 1)
 	assert.Contains(t, leaks[0], "/memfd:leak")
-	assert.Empty(t, takeInventory().since(before))
+	assert.Empty(t, readInventory().since(before))
 }
 
 func TestInventory_FindsBlocks(t *testing.T) {
-	before := takeInventory()
+	before := readInventory()
 	b, err := offheap.Alloc(100)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"off-heap memory: 100 bytes"}, takeInventory().since(before))
+	assert.Equal(t, []string{"off-heap memory: 100 bytes"}, readInventory().since(before))
 	require.NoError(t, b.Free())
-	assert.Empty(t, takeInventory().since(before))
+	assert.Empty(t, readInventory().since(before))
 }
 
 func TestParseMapping(t *testing.T) {
@@ -224,7 +224,7 @@ func TestReadable_Signals(t *testing.T) {
 }
 
 func TestReportLeaks(t *testing.T) {
-	before := takeInventory()
+	before := readInventory()
 	var out strings.Builder
 	assert.False(t, reportLeaks(&out, before), out.String())
 	b, err := offheap.Alloc(64)

@@ -35,8 +35,8 @@ func TestAwait_Never(t *testing.T) {
 	}
 }
 
-// TestAwait_Stands: a process that stands still, also between the look and the clock, goes on to wait.
-func TestAwait_Stands(t *testing.T) {
+// TestAwait_SuspendedProcess: a process that stands still, also between the look and the clock, goes on to wait.
+func TestAwait_SuspendedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for stand := range 5 {
 			calls := 0
@@ -53,8 +53,8 @@ func TestAwait_Stands(t *testing.T) {
 	})
 }
 
-// TestPoll_Stands: rounds that find something go on, and so does a process that stood still.
-func TestPoll_Stands(t *testing.T) {
+// TestPoll_SuspendedProcess: rounds that find something go on, and so does a process that stood still.
+func TestPoll_SuspendedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := 0
 		stand := func(n int) func() int {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestWithTimeout_Ends: it takes its time, and tells its children why it ended.
-func TestWithTimeout_Ends(t *testing.T) {
+// TestWithTimeout_TimesOut: it takes its time, and tells its children why it ended.
+func TestWithTimeout_TimesOut(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, 1, 10 * time.Millisecond, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			start := Now()
@@ -26,8 +26,8 @@ func TestWithTimeout_Ends(t *testing.T) {
 	}
 }
 
-// TestWithTimeout_EndsEarly: by cancel, and by its parent.
-func TestWithTimeout_EndsEarly(t *testing.T) {
+// TestWithTimeout_CanceledOrParentDone: by cancel, and by its parent.
+func TestWithTimeout_CanceledOrParentDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
@@ -47,8 +47,8 @@ func TestWithTimeout_EndsEarly(t *testing.T) {
 	})
 }
 
-// TestWithTimeout_Stands: a stand counts a tenth.
-func TestWithTimeout_Stands(t *testing.T) {
+// TestWithTimeout_SuspendedProcess: a stand counts a tenth.
+func TestWithTimeout_SuspendedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := Now()
 		ctx, cancel := within(t.Context(), At(start-time.Hour, time.Second, time.Second/Looks), time.Second/Looks)

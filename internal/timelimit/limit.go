@@ -15,9 +15,9 @@ import "time"
 // data path. It does not allocate. A Limit belongs to one goroutine, and may be copied. The zero
 // value is no wait.
 type Limit struct {
-	left time.Duration
-	most time.Duration // that counts of the time between two looks; 0: there is no wait
-	last time.Duration // of the last look
+	remaining time.Duration
+	most      time.Duration // that counts of the time between two looks; 0: there is no wait
+	last      time.Duration // of the last look
 }
 
 // Looks is how many looks a wait of New takes at least.
@@ -34,7 +34,7 @@ func New(d time.Duration) Limit { return At(Now(), d, d/Looks) }
 func WithMost(d, most time.Duration) Limit { return At(Now(), d, most) }
 
 // At begins a wait at a time of Now, or of the clock that Count will be told.
-func At(now, d, most time.Duration) Limit { return Limit{left: d, most: max(most, 1), last: now} }
+func At(now, d, most time.Duration) Limit { return Limit{remaining: d, most: max(most, 1), last: now} }
 
 // Waits reports that there is a wait. It does not look.
 func (l *Limit) Waits() bool { return l.most != 0 }
@@ -45,9 +45,9 @@ func (l *Limit) Over() bool { return l.Count(Now(), l.most) }
 // Count is Over for who has a clock of its own, which does not go back, and for looks that count
 // another time at most, which is positive.
 func (l *Limit) Count(now, most time.Duration) bool {
-	l.left -= min(now-l.last, most)
+	l.remaining -= min(now-l.last, most)
 	l.last = now
-	return l.left <= 0
+	return l.remaining <= 0
 }
 
 var epoch = time.Now()

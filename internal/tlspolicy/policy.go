@@ -57,7 +57,7 @@ func (c *Config) Policy() (*Policy, error) {
 	case files > 0 && c.TLS != nil:
 		return nil, fmt.Errorf("%w: TLS by files and by a tls.Config", ucs.ErrInvalidParam)
 	case c.TLS != nil:
-		return c.given()
+		return c.fromTLSConfig()
 	case files < 3:
 		return nil, fmt.Errorf("%w: TLS needs TLS_CERT, TLS_KEY and TLS_CA", ucs.ErrInvalidParam)
 	}
@@ -80,9 +80,9 @@ func (c *Config) fromFiles() (*Policy, error) {
 	return c.harden(&tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, ClientCAs: roots}), nil
 }
 
-// given takes the caller's tls.Config, which must not ask for less than mutual
+// fromTLSConfig returns the policy for the caller's tls.Config, which must require mutual
 // authentication.
-func (c *Config) given() (*Policy, error) {
+func (c *Config) fromTLSConfig() (*Policy, error) {
 	t := c.TLS
 	why := ""
 	switch {

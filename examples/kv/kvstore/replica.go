@@ -49,8 +49,8 @@ const (
 	primary role = "primary" // it serves
 )
 
-// errEnded says that no server listens at an address: the one that did has ended.
-var errEnded = errors.New("kvstore: no server listens there")
+// errNotListening is the error if no server listens at an address: the previous one has exited.
+var errNotListening = errors.New("kvstore: no server listens there")
 
 // update is an update, and what has become of it.
 type update struct {
@@ -76,8 +76,8 @@ func (s *Server) commit(u *update) error {
 // maxBatch is how many bytes of updates are sent to the backup together, or one update more.
 const maxBatch = 1 << 20
 
-// commitQueue executes queued updates: at the backup and then here, so that no client reads an update that can still be lost. The
-// caller holds s.commits.
+// commitQueue executes queued updates: at the backup and then here, so that no client reads an update that can still be
+// lost. The caller holds s.commits.
 func (s *Server) commitQueue() {
 	batch, message := s.nextBatch()
 	var err error
@@ -107,8 +107,8 @@ func (s *Server) callBackup(message []byte) error {
 	}
 }
 
-// nextBatch takes updates from the queue, and rejects those that cannot be executed. A key that is added begins a batch:
-// others of the batch do not use the room that the table has for it.
+// nextBatch takes updates from the queue, and rejects those that cannot be executed. A key that is added begins a
+// batch: others of the batch do not use the room that the table has for it.
 func (s *Server) nextBatch() (batch []*update, message []byte) {
 	s.queued.Lock()
 	defer s.queued.Unlock()
@@ -137,12 +137,12 @@ func (s *Server) nextBatch() (batch []*update, message []byte) {
 	return batch, message
 }
 
-// dropBackup returns nil when the backup has ended, or knows that it is out of sync, and the server continues without it.
-// ErrUnknown if the server is closed first: the backup may have the updates. The caller holds s.commits.
+// dropBackup returns nil when the backup has ended, or knows that it is out of sync, and the server continues without
+// it. ErrUnknown if the server is closed first: the backup may have the updates. The caller holds s.commits.
 func (s *Server) dropBackup() error {
 	for s.open.Err() == nil {
 		other, err := s.callOther(s.info())
-		if errors.Is(err, errEnded) || err == nil && other.Role == syncing {
+		if errors.Is(err, errNotListening) || err == nil && other.Role == syncing {
 			s.backup = nil
 			close(s.dropped)
 			return nil
@@ -152,8 +152,8 @@ func (s *Server) dropBackup() error {
 	return ErrUnknown
 }
 
-// errOther says that a server that joins is not the one at Config.Other. The primary could not find out later whether it
-// has ended.
+// errOther says that a server that joins is not the one at Config.Other. The primary could not find out later whether
+// it has ended.
 var errOther = errors.New("kvstore: the primary has another server as its replica")
 
 // handleJoin makes the caller the backup. If it was the backup before, over another connection, it is syncing now.
@@ -213,10 +213,10 @@ const (
 func (s *Server) replicate() {
 	for s.open.Err() == nil {
 		s.mu.Lock()
-		asked := s.asked
+		asked := s.syncingCalls
 		s.mu.Unlock()
 		other, err := s.callOther(s.info())
-		ended := errors.Is(err, errEnded)
+		ended := errors.Is(err, errNotListening)
 		s.mu.Lock()
 		role, followed := s.role, s.followed
 		s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Server) replicate() {
 		case role == syncing && s.cfg.New && followed == "" && err == nil && s.precedes(other):
 			s.lead()
 			return
-		case role == syncing && s.cfg.New && followed == "" && ended && s.leadUnlessAsked(asked):
+		case role == syncing && s.cfg.New && followed == "" && ended && s.leadUnlessCalled(asked):
 			return
 		case err == nil && other.Role == primary:
 			err = s.follow(other.ID)
@@ -242,15 +242,15 @@ func (s *Server) replicate() {
 	}
 }
 
-// callOther returns what the other server says of itself. errEnded if no process listens at its address. If me says that
-// this server is a primary, the other one knows then that it is not its backup any more.
+// callOther returns what the other server says of itself. errNotListening if no process listens at its address. If me
+// says that this server is a primary, the other one knows then that it is not its backup any more.
 func (s *Server) callOther(me info) (other info, err error) {
 	ctx, cancel := context.WithTimeout(s.open, callLimit)
 	defer cancel()
 	rpc, err := ucprpc.Dial(ctx, s.c, s.cfg.Network, s.cfg.Other, ucprpc.ClientConfig{})
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-		return other, fmt.Errorf("%w: %w", errEnded, err)
+		return other, fmt.Errorf("%w: %w", errNotListening, err)
 	case err != nil:
 		return other, err
 	}
@@ -271,12 +271,12 @@ func (s *Server) precedes(other info) bool {
 	return other.Role == syncing && (!other.New || s.id < other.ID)
 }
 
-// leadUnlessAsked makes the server the primary, unless another one with New has asked since asked was read: that one
-// listens now, and may be the primary.
-func (s *Server) leadUnlessAsked(asked int) bool {
+// leadUnlessCalled makes the server the primary, unless another one with New has called since
+// syncingCalls had the given value: that one listens now, and may be the primary.
+func (s *Server) leadUnlessCalled(asked int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked != asked {
+	if s.syncingCalls != asked {
 		return false
 	}
 	s.leadLocked()
@@ -303,8 +303,8 @@ func (s *Server) follow(id string) error {
 	defer cancel()
 	s.mu.Lock()
 	s.role, s.followed, s.updates = syncing, id, 0
-	s.stay++
-	stay := s.stay
+	s.backupEpoch++
+	stay := s.backupEpoch
 	s.table.clear()
 	s.removed = map[string]uint64{}
 	s.mu.Unlock()
@@ -342,15 +342,15 @@ func (s *Server) follow(id string) error {
 func (s *Server) inSync(stay int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stay != stay {
+	if s.backupEpoch != stay {
 		return false
 	}
 	s.role, s.removed = backup, nil
 	return true
 }
 
-// copyTable copies the table of the primary, which changes meanwhile. A key that moves there moves to a lower slot, so no
-// key moves past a reader that begins with the last slot.
+// copyTable copies the table of the primary, which changes meanwhile. A key that moves there moves to a lower slot, so
+// no key moves past a reader that begins with the last slot.
 func (s *Server) copyTable(ctx context.Context, from *ucprpc.Memory) error {
 	slot := make([]byte, s.table.SlotLen)
 	for i := s.table.end() - 1; i >= 0; {
@@ -390,7 +390,7 @@ func (s *Server) copyEntry(e entry) error {
 func (s *Server) handleApply(stay int, message []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stay != stay {
+	if s.backupEpoch != stay {
 		return errDropped
 	}
 	for len(message) > 0 {

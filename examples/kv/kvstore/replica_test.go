@@ -171,8 +171,8 @@ func TestReplicas_NewHasFollowed(t *testing.T) {
 		return s.followed == "other"
 	}, hang, time.Millisecond)
 	require.NoError(t, stop())
-	require.Eventually(t, func() bool { err := s.Serving(); return err == nil || errors.Is(err, errEnded) }, hang, time.Millisecond)
-	assert.ErrorIs(t, s.Serving(), errEnded)
+	require.Eventually(t, func() bool { err := s.Serving(); return err == nil || errors.Is(err, errNotListening) }, hang, time.Millisecond)
+	assert.ErrorIs(t, s.Serving(), errNotListening)
 }
 
 // TestReplicas_CloseWhileWaiting: a backup that is closed while it waits for a lease does not become the primary.
@@ -251,9 +251,9 @@ func TestReplicas_BothNew(t *testing.T) {
 	}
 }
 
-// TestReplicas_NewAsked: a server with New that found no other one does not become the primary when the other one has asked
-// meanwhile: that may be the primary by now.
-func TestReplicas_NewAsked(t *testing.T) {
+// TestReplicas_NewServerCalled: a server with New that found no other one does not become the primary when the other
+// one has asked meanwhile: that may be the primary by now.
+func TestReplicas_NewServerCalled(t *testing.T) {
 	s := &Server{role: syncing, watches: map[*watch]bool{}}
 	s.open, s.shut = context.WithCancel(t.Context())
 	defer s.shut()
@@ -262,11 +262,11 @@ func TestReplicas_NewAsked(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.handleInfo(&ucprpc.Call{Data: request}))
 	}
-	before := s.asked
+	before := s.syncingCalls
 	ask(syncing, false)
-	assert.Equal(t, before, s.asked, "a server without New does not become the primary by itself")
+	assert.Equal(t, before, s.syncingCalls, "a server without New does not become the primary by itself")
 	ask(syncing, true)
-	assert.False(t, s.leadUnlessAsked(before))
+	assert.False(t, s.leadUnlessCalled(before))
 	assert.Equal(t, syncing, s.role)
 	s.id = "a"
 	assert.True(t, s.precedes(info{ID: "b", Role: syncing, New: true}))

@@ -30,12 +30,13 @@ type Config struct {
 	Key, Value int
 
 	// Other is the address of the other replica; "" means that there is none. If it is no unix socket it has an IP
-	// address, not a host name, as a name may have several addresses, at which not all servers listen. If it is the path
-	// of a unix socket, nobody but the other replica may remove that: if it does not exist, the other replica has ended.
+	// address, not a host name, as a name may have several addresses, at which not all servers listen. If it is the
+	// path of a unix socket, nobody but the other replica may remove that: if it does not exist, the other replica has
+	// ended.
 	Other string
-	// New makes the server the primary unless the other one has updates. Start one of the two with it, or both, when both
-	// begin with an empty table, and not again: after a restart a server with New forgets the updates of the other one if
-	// that has ended, too. If both have it, one of them becomes the backup.
+	// New makes the server the primary unless the other one has updates. Start one of the two with it, or both, when
+	// both begin with an empty table, and not again: after a restart a server with New forgets the updates of the other
+	// one if that has ended, too. If both have it, one of them becomes the backup.
 	New bool
 	// Lease is how long a backup waits before it becomes the primary. A primary that gets no CPU time for a quarter of
 	// it is called for each lookup. 0 means 500 ms. Both replicas must have the same.
@@ -60,16 +61,16 @@ type Server struct {
 	backup  *ucprpc.Peer  // gets all updates; nil if there is none; under commits
 	dropped chan struct{} // closed when that is not the backup any more; under commits
 
-	mu       sync.Mutex
-	table    table             // written under mu; clients read it without
-	updates  uint64            // number of the latest; under mu
-	watches  map[*watch]bool   // under mu
-	role     role              // under mu
-	followed string            // ID of the primary; under mu
-	stay     int               // of which stay as a backup; changes when a primary drops this server; under mu
-	removed  map[string]uint64 // keys that were removed while syncing, and by which update; under mu
-	asked    int               // how often a server with New that was syncing has called; under mu
-	why      error             // why the server does not serve; under mu
+	mu           sync.Mutex
+	table        table             // written under mu; clients read it without
+	updates      uint64            // number of the latest; under mu
+	watches      map[*watch]bool   // under mu
+	role         role              // under mu
+	followed     string            // ID of the primary; under mu
+	backupEpoch  int               // incremented when this server becomes a backup or a primary drops it; under mu
+	removed      map[string]uint64 // keys that were removed while syncing, and by which update; under mu
+	syncingCalls int               // calls by a syncing server with New; under mu
+	why          error             // why the server does not serve; under mu
 }
 
 // Listen makes a server with an empty table and begins to serve. ctx is for looking up a host name only.
@@ -152,11 +153,11 @@ func (s *Server) handleInfo(c *ucprpc.Call) (err error) {
 	s.mu.Lock()
 	switch {
 	case caller.Role == primary:
-		if s.stay++; s.role == backup {
+		if s.backupEpoch++; s.role == backup {
 			s.role = syncing
 		}
 	case caller.Role == syncing && caller.New:
-		s.asked++
+		s.syncingCalls++
 	}
 	s.mu.Unlock()
 	c.Reply, err = json.Marshal(s.info())

@@ -136,8 +136,8 @@ func TestClient_ReadsWhileWritten(t *testing.T) {
 	assert.Equal(t, value(writes-1), got)
 }
 
-// TestClient_ContextEndsWhileAnotherConnects: a caller does not wait for another one that connects.
-func TestClient_ContextEndsWhileAnotherConnects(t *testing.T) {
+// TestClient_ContextEndsDuringConnectOfAnother: a caller does not wait for another one that connects.
+func TestClient_ContextEndsDuringConnectOfAnother(t *testing.T) {
 	p := startProcess(t, Config{Network: "unix", Address: freshName()})
 	cl := dial(t, p.cfg.Address)
 	p.kill()

@@ -70,7 +70,7 @@ func (c *conn) close() {
 // inbound is the target's end of a connection.
 type inbound struct{ conn }
 
-func (in *inbound) lost() { in.close() }
+func (in *inbound) handleClose() { in.close() }
 
 // handle does what a peer asks for, and answers.
 func (in *inbound) handle(m message) {
@@ -136,13 +136,13 @@ func (e *endpoint) Fence() error  { return nil } // the connection keeps its ord
 
 func (e *endpoint) Close() error {
 	if e.i.eps.Remove(e) {
-		e.end(uct.ErrClosed, ucs.StatusCanceled)
+		e.closeSocket(uct.ErrClosed, ucs.StatusCanceled)
 	}
 	return nil
 }
 
-// end closes the socket and ends what is in flight.
-func (e *endpoint) end(refusal error, st ucs.Status) {
+// closeSocket closes the socket and completes what is in flight.
+func (e *endpoint) closeSocket(refusal error, st ucs.Status) {
 	e.refusal = refusal
 	e.close()
 	for e.done < e.sent {
@@ -162,11 +162,11 @@ func (e *endpoint) finish(st ucs.Status) {
 // fail ends the EP from Progress.
 func (e *endpoint) fail(st ucs.Status) {
 	err := fail("use connection", st.Err())
-	e.end(ucs.EPFailed(err), st)
+	e.closeSocket(ucs.EPFailed(err), st)
 	e.i.onError(e, err)
 }
 
-func (e *endpoint) lost() { e.fail(ucs.StatusConnReset) }
+func (e *endpoint) handleClose() { e.fail(ucs.StatusConnReset) }
 
 // handle takes a message of the target.
 func (e *endpoint) handle(m message) {

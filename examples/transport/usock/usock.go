@@ -93,18 +93,18 @@ type iface struct {
 	listener int
 	epoll    int
 	events   [window]unix.EpollEvent
-	conns    []end   // by descriptor; nil: no connection
-	in       message // what was received last
+	conns    []connUser // by descriptor; nil: no connection
+	in       message    // what was received last
 	handlers base.AMTable
 	arbiter  base.Arbiter
 	flushes  base.FlushGroups
 	eps      base.List[*endpoint]
 }
 
-// end is one end of a connection.
-type end interface {
+// connUser is one side of a connection.
+type connUser interface {
 	handle(m message) // lent
-	lost()            // nothing will come any more
+	handleClose()     // the peer has closed the connection
 }
 
 func (d *domain) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
@@ -137,8 +137,8 @@ func abstract(name uint64) *unix.SockaddrUnix {
 }
 
 // poll has Progress look at fd until it is closed.
-func (i *iface) poll(fd int, e end) error {
-	i.conns = append(i.conns, make([]end, max(0, fd+1-len(i.conns)))...)
+func (i *iface) poll(fd int, e connUser) error {
+	i.conns = append(i.conns, make([]connUser, max(0, fd+1-len(i.conns)))...)
 	i.conns[fd] = e
 	return unix.EpollCtl(i.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
@@ -199,13 +199,13 @@ func (i *iface) Progress() int {
 	return max(n, 0)
 }
 
-func (i *iface) receive(fd int, e end) {
+func (i *iface) receive(fd int, e connUser) {
 	switch n, err := unix.Read(fd, i.in); {
 	case n >= headerLen:
 		e.handle(i.in[:n])
 	case err == unix.EAGAIN, err == unix.ECONNRESET: // the latter once, before what can still be read
 	default:
-		e.lost()
+		e.handleClose()
 	}
 }
 
