@@ -1,7 +1,7 @@
 package timing
 
-// agenda is what will happen: events by time, and in the order of their making when
-// times are equal.
+// agenda contains future events by time; events with equal times are in the order of their
+// creation.
 type agenda struct {
 	now  Time
 	made uint64
@@ -18,7 +18,7 @@ func (e *event) before(o *event) bool {
 	return e.at < o.at || e.at == o.at && e.seq < o.seq
 }
 
-// at has do called at time t, which is not in the past.
+// at schedules do for time t, which must not be in the past.
 func (a *agenda) at(t Time, do func()) {
 	if t < a.now {
 		panic("timing: an event in the past")
@@ -35,10 +35,10 @@ func (a *agenda) at(t Time, do func()) {
 	}
 }
 
-// quietUntil reports whether nothing happens up to and at time t.
+// quietUntil reports whether there is no event up to and at time t.
 func (a *agenda) quietUntil(t Time) bool { return len(a.heap) == 0 || a.heap[0].at > t }
 
-// next lets the next event happen; false if there is none.
+// next runs the next event; false if there is none.
 func (a *agenda) next() bool {
 	if len(a.heap) == 0 {
 		return false

@@ -12,7 +12,7 @@ type lock struct {
 	holder  *Thread
 	last    *Thread
 	waiting []*Thread
-	waited  *Time // where waiting is counted
+	waited  *Time // counter of the wait time
 }
 
 func (m *Model) newLock(taken bool, waited *Time) *lock {
@@ -22,7 +22,7 @@ func (m *Model) newLock(taken bool, waited *Time) *lock {
 	return &lock{m: m, waited: waited}
 }
 
-// acquire returns when th has the lock.
+// acquire returns when th owns the lock.
 func (l *lock) acquire(th *Thread) {
 	if l == nil || th.stopped {
 		return
@@ -42,7 +42,7 @@ func (l *lock) acquire(th *Thread) {
 	th.spend(cost)
 }
 
-// release gives the lock to the next one. It takes th no time.
+// release passes the lock to the next thread. It takes th no time.
 func (l *lock) release(th *Thread) {
 	if l == nil || th.stopped {
 		return
@@ -57,7 +57,7 @@ func (l *lock) release(th *Thread) {
 	l.m.at(l.m.now+l.m.params.handOff(len(l.waiting)), next.run)
 }
 
-// handOff is how long it takes until the next holder knows, when others spin besides.
+// handOff returns the time until the next owner sees the lock, while others spin too.
 func (p *Params) handOff(others int) Time {
 	return p.LineTransfer + Time(others)*p.LineTransfer/2
 }
@@ -69,7 +69,7 @@ type shared struct {
 	last *Thread
 }
 
-// use brings the lines to the core of th.
+// use moves the lines to the core of th.
 func (s *shared) use(th *Thread) {
 	if s.last != nil && s.last != th {
 		th.spend(Time(s.n) * s.m.params.LineTransfer)
@@ -85,11 +85,11 @@ type Word struct {
 	last *Thread
 }
 
-// NewWord makes a counter.
+// NewWord returns a counter.
 func (m *Model) NewWord() *Word { return &Word{m: m} }
 
-// Add accounts for one locked instruction of the running thread. Outside of a step
-// it does nothing.
+// Add accounts for one locked instruction of the running thread. Outside of a step it has no
+// effect.
 func (w *Word) Add() { w.access(w.m.params.Atomic) }
 
 // Load accounts for reading the counter.

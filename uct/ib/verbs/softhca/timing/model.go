@@ -10,7 +10,7 @@ type Model struct {
 	params  Params
 	nics    []*NIC
 	stats   Stats
-	current *Thread // whose step runs
+	current *Thread // thread in a step
 	inRun   bool
 	outside Time       // of Clock outside of Run
 	remote  bool       // see NewNetwork
@@ -19,11 +19,11 @@ type Model struct {
 
 	inFlight  int    // work requests
 	marks     uint64 // posts, and polls that found something
-	idleSteps int    // steps in a row that did nothing
+	idleSteps int    // consecutive steps without effect
 	err       error
 }
 
-// New makes a machine. ErrInvalidParam for costs that cannot be.
+// New returns a machine. ErrInvalidParam for impossible costs.
 func New(p Params) (*Model, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func New(p Params) (*Model, error) {
 	return m, nil
 }
 
-// call is what a call takes that costs d without jitter.
+// call returns the time of a call with cost d, including jitter.
 func (m *Model) call(d Time) Time {
 	if j := m.params.Jitter; j > 0 {
 		d += Time(m.random.Int64N(int64(j) + 1))
@@ -41,15 +41,15 @@ func (m *Model) call(d Time) Time {
 	return d
 }
 
-// Now is the virtual time: 0 when the model is made.
+// Now returns the virtual time: 0 when the model is created.
 func (m *Model) Now() Time { return m.now }
 
-// Stats is what has happened so far, and what threads and messages have waited for.
+// Stats contains counters of events so far, and the waits of threads and messages.
 type Stats struct {
 	Messages, Doorbells, BlueFlames uint64
 	Polls, Completions              uint64
 	Reads                           uint64 // DMA reads by the NIC
-	NotReady                        uint64 // messages that were to be sent again; see NewNetwork
+	NotReady                        uint64 // messages that were sent again; see NewNetwork
 
 	// Waits, summed over threads, or over messages.
 	QueueLockWait, RegisterLockWait, CQLockWait Time

@@ -19,25 +19,24 @@ func NewNetwork(p Params) (*Model, error) {
 // Target executes work requests that have arrived.
 type Target interface {
 	Sink
-	// Arrive executes the work request at an index, of a number of basic blocks, which
-	// comes after all that have been executed. Where that cannot be now it is not done, and
-	// is to be sent again after a while.
+	// Arrive executes the work request at an index, with a number of basic blocks, which follows all executed ones. If
+	// that is not possible now, Arrive does nothing, and the message is sent again later.
 	Arrive(index uint16, blocks int) (again Time, done bool)
-	// Ready is asked when the first packet of that work request is there: whether Arrive would find
-	// what it needs. What is not ready is not sent to its end.
+	// Ready is called when the first packet of that work request has arrived. It reports whether Arrive could execute
+	// it. If not, the rest of the message is not sent.
 	Ready(index uint16, blocks int) (again Time, ready bool)
 }
 
-// Travels reports whether work requests that are posted now take effect when they arrive,
-// and not at once: inside of Run in a model from NewNetwork.
+// Travels reports whether work requests posted now take effect when they arrive, and not at once: inside of Run in a
+// model from NewNetwork.
 func (m *Model) Travels() bool { return m.remote && m.inRun }
 
-// outsideTick is how far Clock goes on by a look outside of Run: the devices look with each poll
-// while something waits for a time, which is 20 us or more.
+// outsideTick is the step of Clock for each call outside of Run: the devices call it with each poll while something
+// waits for a time, which is 20 us or more.
 const outsideTick = 100 * Nanosecond
 
-// Clock is Now while Run is under way. Outside, where nothing takes time, it goes on by each look:
-// so what waits for a time has its turn, and the same one in each run of a program.
+// Clock returns Now during Run. Outside of Run, where nothing takes time, it advances with each call, so that time
+// limits expire, and at the same time in each run of a program.
 func (m *Model) Clock() Time {
 	if m.inRun {
 		return m.now
@@ -46,7 +45,7 @@ func (m *Model) Clock() Time {
 	return m.outside
 }
 
-// first is what the NIC reads of a piece of a payload before it sends.
+// first returns the part of a payload that the NIC reads before it sends.
 func (m *Model) first(s Span) Span {
 	if m.remote {
 		s.Len = min(s.Len, uint32(m.params.PacketPayload))
@@ -54,7 +53,7 @@ func (m *Model) first(s Span) Span {
 	return s
 }
 
-// latency is the time from a bit on the wire until it is at the other end.
+// latency returns the time of a bit from one side of the wire to the other.
 func (p *Params) latency() Time { return p.AckRoundTrip / 2 }
 
 // launch sends a message, unless it is behind one that waits.
@@ -72,8 +71,8 @@ func (q *QP) launch(j *job) {
 	})
 }
 
-// refused asks for a receive when the first packet of a message is there, as long as all before it is executed.
-// Where there is none the message is sent again later.
+// refused checks for a receive when the first packet of a message has arrived and all earlier messages are executed. If
+// there is none, the message is sent again later.
 func (q *QP) refused(j *job) bool {
 	for _, before := range q.flying {
 		if before == j {
@@ -90,7 +89,7 @@ func (q *QP) refused(j *job) bool {
 	return !ready
 }
 
-// execute has the target execute what has arrived, in order.
+// execute makes the target execute the arrived messages in order.
 func (q *QP) execute() {
 	target := q.cfg.Sink.(Target)
 	for _, j := range q.flying {
@@ -110,8 +109,7 @@ func (q *QP) execute() {
 	}
 }
 
-// acknowledge has the sender know of a message that was executed; what was fetched is with
-// it already.
+// acknowledge notifies the sender that a message was executed; fetched data has already arrived there.
 func (q *QP) acknowledge(j *job) {
 	back := q.m.params.latency()
 	if j.Kind == Fetch {
@@ -120,14 +118,14 @@ func (q *QP) acknowledge(j *job) {
 	q.m.at(q.m.now+back, func() { j.acked = true; q.complete() })
 }
 
-// tryLater sends again what is not executed, when the refusal is back and the time is over
-// that was asked for.
+// tryLater sends the messages that were not executed again, after the refusal has arrived and the requested time has
+// passed.
 func (q *QP) tryLater(again Time) {
 	q.backOff = true
 	q.m.stats.NotReady++
 	for _, j := range q.flying {
 		j.arrived = false
-		j.sent++ // what is on its way is dropped
+		j.sent++ // messages in flight are dropped
 	}
 	q.m.at(q.m.now+q.m.params.latency()+again, func() {
 		q.backOff = false
@@ -139,8 +137,8 @@ func (q *QP) tryLater(again Time) {
 	})
 }
 
-// carry brings a message to the NIC that it goes to, or what it fetches from there, and
-// then calls arrived; unless it is refused when its first packet is there.
+// carry transfers a message to its destination NIC, or the data that it fetches from there, and then calls arrived; it
+// does not if the message is refused at its first packet.
 func (n *NIC) carry(w *WQE, refused func() bool, arrived func()) {
 	m, to := n.m, w.To
 	if to == nil {
@@ -151,7 +149,7 @@ func (n *NIC) carry(w *WQE, refused func() bool, arrived func()) {
 		return
 	}
 	n.push(to, 0, 0, accepted, func() {
-		// The other side reads its memory: the first packet before it answers.
+		// The other side reads its memory: the first packet before the reply.
 		length := int64(w.Len)
 		to.read(min(length, m.params.PacketPayload), func() {
 			to.push(n, length, max(0, length-m.params.PacketPayload), accepted, arrived)
@@ -159,10 +157,10 @@ func (n *NIC) carry(w *WQE, refused func() bool, arrived func()) {
 	})
 }
 
-// accepted is for what needs no receive.
+// accepted is for messages that need no receive.
 func accepted() bool { return false }
 
-// unread is how many bytes of the payload the NIC has still to read when it begins to send.
+// unread returns the number of bytes of the payload that the NIC must still read when it starts to send.
 func (m *Model) unread(w *WQE) (n int64) {
 	for _, s := range w.Payload {
 		n += int64(s.Len - m.first(s).Len)
@@ -170,9 +168,9 @@ func (m *Model) unread(w *WQE) (n int64) {
 	return n
 }
 
-// push moves a message of length bytes, of which some are still to be read from memory,
-// into the memory at another NIC, and then calls stored. Packets are stored as they come. A message that is
-// refused leaves the wire when the sender knows, if nothing is booked behind it.
+// push moves a message of length bytes into the memory at another NIC, and then calls stored. unread bytes of it must
+// still be read from memory. Packets are stored when they arrive. A refused message leaves the wire when the sender
+// knows, if nothing is booked after it.
 func (n *NIC) push(to *NIC, length, unread int64, refused func() bool, stored func()) {
 	m := n.m
 	begin := n.pipeline.book(m.now, m.params.MessageGap)

@@ -4,11 +4,11 @@ package timing
 type NIC struct {
 	m        *Model
 	toHost   link // posted writes of the NIC, and its read requests
-	fromHost link // posted writes of cores, and what reads bring
+	fromHost link // posted writes of cores, and the data of reads
 	tags     int
-	waiting  []dmaRead // for a tag
+	waiting  []dmaRead // waiting for a tag
 	rails    []server
-	lines    map[uint64]int // cache line: its place in the order of first use
+	lines    map[uint64]int // cache line: index in the order of first use
 	pipeline server
 	wireOut  link
 	wireIn   link
@@ -19,7 +19,8 @@ type dmaRead struct {
 	done func()
 }
 
-// NewNIC adds an adapter in a machine of its own, whose cores are as those of the first.
+// NewNIC adds an adapter in a machine of its own. The cores of that machine equal those of the
+// first.
 func (m *Model) NewNIC() *NIC {
 	p := &m.params
 	pcie := link{bandwidth: p.PCIeBandwidth, header: p.TLPHeader, payload: p.TLPPayload}
@@ -45,7 +46,7 @@ func (n *NIC) read(length int64, done func()) {
 	})
 }
 
-// arrived ends a read and begins one that waits.
+// arrived ends a read and starts a waiting one.
 func (n *NIC) arrived(done func()) {
 	n.tags++
 	if len(n.waiting) > 0 {
@@ -56,12 +57,12 @@ func (n *NIC) arrived(done func()) {
 	done()
 }
 
-// cacheLine is log2 of the bytes of a cache line.
+// cacheLine is log2 of the length of a cache line in bytes.
 const cacheLine = 6
 
-// rail is which translation engine serves an address. A hash of the cache line that
-// spreads lines evenly is modelled by their order of first use, which unlike their
-// addresses is the same in each run.
+// rail returns the translation engine of an address. Hardware hashes the cache line, which
+// distributes lines evenly; the model uses the order of first use, which unlike addresses is the
+// same in each run.
 func (n *NIC) rail(addr uint64) *server {
 	line := addr >> cacheLine
 	i, known := n.lines[line]
@@ -72,7 +73,7 @@ func (n *NIC) rail(addr uint64) *server {
 	return &n.rails[i%len(n.rails)]
 }
 
-// gather translates the address of a piece of a payload and reads it.
+// gather translates the address of a part of a payload and reads it.
 func (n *NIC) gather(s Span, done func()) {
 	m := n.m
 	r := n.rail(s.Addr)
@@ -85,7 +86,7 @@ func (n *NIC) transmit(w *WQE, acked func()) {
 	m := n.m
 	out := int64(w.Len)
 	if w.Kind != Write {
-		out = 0 // a request; what it brings comes back
+		out = 0 // a request; its data is returned
 	}
 	sent := n.wireOut.send(n.pipeline.book(m.now, m.params.MessageGap), out)
 	ack := sent + m.params.AckRoundTrip

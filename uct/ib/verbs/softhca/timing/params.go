@@ -6,75 +6,66 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Params are the costs that the model knows. ConnectX4 fills them in; a study
-// changes one and looks what happens.
+// Params are the costs of the model. ConnectX4 sets them; a study changes one of them and observes the effect.
 type Params struct {
-	// PostCall is what a post call costs beside its work requests, and a step of a
-	// thread that neither posts nor polls.
+	// PostCall is the time of a post call without its work requests, and of a step of a thread that neither posts nor
+	// polls.
 	PostCall Time
-	// Jitter is the longest time that a call of post or poll takes besides: each takes a random
-	// part of it, which the seed of the run decides. 0, the default, is none.
+	// Jitter is the maximum additional time of a call of post or poll: each takes a random part of it, which depends on
+	// the seed of the run. 0, the default, is none.
 	Jitter Time
-	// WQEBuild is what writing a basic block of a work request costs.
+	// WQEBuild is the time to write a basic block of a work request.
 	WQEBuild Time
-	// DoorbellRecord is the store of the doorbell record with the barriers around
-	// it, once a post.
+	// DoorbellRecord is the time of the store of the doorbell record with its barriers, once per post.
 	DoorbellRecord Time
-	// RegisterWrite is how long the core is busy with one write of up to 64 bytes to
-	// a UAR page: the store to the write-combining buffer and its flush. A doorbell
-	// takes one, BlueFlame one for each basic block.
+	// RegisterWrite is the time of the core for one write of up to 64 bytes to a UAR page: the store to the
+	// write-combining buffer and its flush. A doorbell takes one, BlueFlame one for each basic block.
 	RegisterWrite Time
-	// PollCall is what a poll costs that finds nothing; CQERead is added for each
-	// completion.
+	// PollCall is the time of a poll without result; CQERead is added for each completion.
 	PollCall, CQERead Time
-	// Atomic is a locked instruction on a line that the core owns: what a lock costs
-	// that nobody contends for.
+	// Atomic is the time of a locked instruction on a line that the core owns: that of a lock without contention.
 	Atomic Time
-	// LineTransfer is what it takes to get a cache line that another core has
-	// modified.
+	// LineTransfer is the time to get a cache line that another core has modified.
 	LineTransfer Time
-	// QPLines and CQLines are how many cache lines with state of a queue change
-	// hands when another thread uses it than the last time, beside its lock: indexes
-	// and doorbell record.
+	// QPLines and CQLines are the numbers of cache lines with state of a queue that are transferred when another thread
+	// uses it, in addition to its lock: indexes and doorbell record.
 	QPLines, CQLines int
-	// RetireLines is how many cache lines of QPLines a poll writes for a completion
-	// of it, and its next post needs: the index of what has been retired. A thread that
-	// polls for another takes them away while it has the lock of the CQ.
+	// RetireLines is the number of cache lines of QPLines that a poll writes for a completion of the queue, and that
+	// its next post needs: the index of retired work requests. A thread that polls for another moves them to its core
+	// while it owns the lock of the CQ.
 	RetireLines int
 
-	// PCIeOneWay is how long a posted write takes from the core to the NIC.
+	// PCIeOneWay is the time of a posted write from the core to the NIC.
 	PCIeOneWay Time
 	// PCIeRead is the round trip of a DMA read of one cache line.
 	PCIeRead Time
-	// CQEWrite is how long it takes from the NIC until a core can see a completion.
+	// CQEWrite is the time from the NIC until a core can see a completion.
 	CQEWrite Time
-	// PCIeBandwidth is that of one direction in bytes a second, with headers;
-	// TLPHeader is the bytes that a packet of at most TLPPayload has beside its
-	// payload.
+	// PCIeBandwidth is the bandwidth of one direction in bytes per second, with headers; TLPHeader is the number of
+	// bytes that a packet of at most TLPPayload has in addition to its payload.
 	PCIeBandwidth, TLPHeader, TLPPayload int64
-	// ReadTags is how many DMA reads can be outstanding.
+	// ReadTags is the maximum number of outstanding DMA reads.
 	ReadTags int
-	// WQERead is the longest DMA read for work requests in bytes, and WQEReads how many
-	// a queue has outstanding.
+	// WQERead is the maximum length of a DMA read for work requests in bytes, and WQEReads the maximum number of
+	// outstanding ones of a queue.
 	WQERead  int64
 	WQEReads int
 
 	// MessageGap is the time between two messages of the whole NIC.
 	MessageGap Time
-	// Rails is how many address translations the NIC does at a time, each for a
-	// cache line of its own; RailLookup is how long one takes.
+	// Rails is the number of concurrent address translations of the NIC, each for a cache line of its own; RailLookup
+	// is the time of one.
 	Rails      int
 	RailLookup Time
 
-	// AckRoundTrip is the time from the last bit of a message to its
-	// acknowledgement, with both ways through the switch.
+	// AckRoundTrip is the time from the last bit of a message to its acknowledgement, including both ways through the
+	// switch.
 	AckRoundTrip Time
-	// LinkBandwidth is that of the wire in bytes a second; PacketHeader is what a
-	// packet of at most PacketPayload has beside its payload.
+	// LinkBandwidth is the bandwidth of the wire in bytes per second; PacketHeader is the number of bytes that a packet
+	// of at most PacketPayload has in addition to its payload.
 	LinkBandwidth, PacketHeader, PacketPayload int64
 
-	// CopyBandwidth is that of a core that copies between buffers, in bytes a second; see
-	// Model.Copy.
+	// CopyBandwidth is the bandwidth of a core that copies between buffers, in bytes per second; see Model.Copy.
 	CopyBandwidth int64
 }
 
@@ -168,13 +159,13 @@ func ConnectX6() Params {
 	return p
 }
 
-// validate refuses what the model cannot run with.
+// validate returns an error for values with which the model cannot run.
 func (p *Params) validate() error {
 	for _, c := range []struct {
 		name string
 		v    int64
 	}{
-		// What must take time, so that clocks go on, and what is divided by.
+		// Values that must be positive: times, so that clocks advance, and divisors.
 		{"PostCall", int64(p.PostCall)}, {"PollCall", int64(p.PollCall)},
 		{"PCIeBandwidth", p.PCIeBandwidth}, {"TLPPayload", p.TLPPayload}, {"ReadTags", int64(p.ReadTags)},
 		{"WQERead", p.WQERead}, {"WQEReads", int64(p.WQEReads)}, {"Rails", int64(p.Rails)},

@@ -1,7 +1,6 @@
 package timing
 
-// Process is a program on a core beside a NIC: what is made while it is entered belongs to
-// it.
+// Process is a program on a core beside a NIC. Objects created while it is entered belong to it.
 type Process struct {
 	m        *Model
 	nic      *NIC
@@ -9,14 +8,14 @@ type Process struct {
 	sleeping *Thread
 }
 
-// NewProcess makes a process beside the first NIC.
+// NewProcess returns a process beside the first NIC.
 func (m *Model) NewProcess() *Process { return &Process{m: m, nic: m.nics[0]} }
 
-// Place puts the process beside another NIC, before Run.
+// Place moves the process to another NIC, before Run.
 func (p *Process) Place(n *NIC) { p.nic = n }
 
-// Enter has the running thread be one of p from now on; outside of a step,
-// the caller that makes objects. nil is no process.
+// Enter makes the running thread one of p; outside of a step, the caller that creates objects. nil
+// is no process.
 func (m *Model) Enter(p *Process) {
 	if m.current != nil {
 		m.current.process = p
@@ -25,7 +24,7 @@ func (m *Model) Enter(p *Process) {
 	m.process = p
 }
 
-// owner is the process that is entered; nil if none is.
+// owner returns the entered process; nil if there is none.
 func (m *Model) owner() *Process {
 	if m.current != nil {
 		return m.current.process
@@ -33,7 +32,7 @@ func (m *Model) owner() *Process {
 	return m.process
 }
 
-// NIC is that of the queue pair.
+// NIC returns the NIC of the queue pair.
 func (q *QP) NIC() *NIC {
 	switch {
 	case q.cfg.NIC != nil:
@@ -44,7 +43,7 @@ func (q *QP) NIC() *NIC {
 	return q.m.nics[0]
 }
 
-// NIC is that of the process that the queue is of.
+// NIC returns the NIC of the process that owns the queue.
 func (c *CQ) NIC() *NIC {
 	if c.process != nil {
 		return c.process.nic
@@ -52,7 +51,7 @@ func (c *CQ) NIC() *NIC {
 	return c.m.nics[0]
 }
 
-// Arrivals is how many completions have come into CQs of the process that is entered, and how often it was notified.
+// Arrivals returns the number of completions so far in CQs of the entered process, and of its notifications.
 func (m *Model) Arrivals() uint64 {
 	if p := m.owner(); p != nil {
 		return p.arrivals
@@ -60,9 +59,8 @@ func (m *Model) Arrivals() uint64 {
 	return 0
 }
 
-// Idle has the running thread do nothing until something has come beyond the given number of
-// Arrivals. It stands for polling that finds nothing. False when the run is over: it will
-// not come.
+// Idle suspends the running thread until the number of Arrivals exceeds the given one. It replaces
+// polls without result. It returns false if the run is over and no completion will arrive.
 func (m *Model) Idle(since uint64) bool {
 	th := m.current
 	if th == nil || th.stopped || th.process == nil {
@@ -78,8 +76,8 @@ func (m *Model) Idle(since uint64) bool {
 	return !th.stopped
 }
 
-// Free has the running thread do f without time: looks that a thread which polls in vain would
-// take anyway, before it sleeps until something comes.
+// Free runs f for the running thread without taking time: polls that a thread without work would
+// make before it sleeps until a completion.
 func (m *Model) Free(f func()) {
 	th := m.current
 	if th == nil || th.free {
@@ -97,7 +95,7 @@ func (m *Model) Free(f func()) {
 // memory. It counts as one of Arrivals.
 func (p *Process) Notify() { p.notify() }
 
-// notify tells a process of a completion; nil is none.
+// notify notifies a process of a completion; nil is none.
 func (p *Process) notify() {
 	if p == nil {
 		return
@@ -109,8 +107,8 @@ func (p *Process) notify() {
 	}
 }
 
-// Spend lets time of the running thread pass: it computes. Outside of a step it does
-// nothing.
+// Spend advances the clock of the running thread by d: it computes. Outside of a step it has no
+// effect.
 func (m *Model) Spend(d Time) {
 	if th := m.current; th != nil && !th.stopped {
 		th.settle()
@@ -118,13 +116,13 @@ func (m *Model) Spend(d Time) {
 	}
 }
 
-// Copy has the running thread spend what copying n bytes takes.
+// Copy charges the running thread for copying n bytes.
 func (m *Model) Copy(n int) {
 	l := link{bandwidth: m.params.CopyBandwidth}
 	m.Spend(l.span(int64(n)))
 }
 
-// Received tells of a completion of a receive in the queue.
+// Received records a completion of a receive in the queue.
 func (c *CQ) Received() {
 	c.from = append(c.from, completion{})
 	c.process.notify()

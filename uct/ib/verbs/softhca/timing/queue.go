@@ -2,16 +2,16 @@ package timing
 
 import "slices"
 
-// Kind is what the model distinguishes of operations.
+// Kind is the type of an operation, as far as the model distinguishes them.
 type Kind uint8
 
 // Kinds.
 const (
-	Write Kind = iota // bytes go out, an acknowledgement comes back
-	Fetch             // a request goes out, bytes come back: reads and atomics
+	Write Kind = iota // data is sent, an acknowledgement is returned
+	Fetch             // a request is sent, data is returned: reads and atomics
 )
 
-// Span is a piece of memory.
+// Span is a range of memory.
 type Span struct {
 	Addr uint64
 	Len  uint32
@@ -24,28 +24,27 @@ type WQE struct {
 	Kind     Kind
 	Signaled bool
 	Len      uint64 // bytes of the message
-	// Payload is what the NIC reads by DMA: nothing if the bytes are inline, or if
-	// they come from the other side.
+	// Payload is the memory that the NIC reads by DMA: none if the bytes are inline, or if they come from the other
+	// side.
 	Payload []Span
-	// To is the NIC that it goes to, or that it fetches from; nil is the same one. Only a
-	// model from NewNetwork looks at it.
+	// To is the destination NIC, or the one from which data is fetched; nil is the same one. Only a model from
+	// NewNetwork uses it.
 	To *NIC
 }
 
-// Sink is told that the completion of a signaled work request is in its queue now.
+// Sink is notified when the completion of a signaled work request is in its queue.
 type Sink interface {
 	Complete(index uint16)
 }
 
-// QPConfig describes a queue pair by what its driver does for a post.
+// QPConfig describes a queue pair by what its driver does in a post.
 type QPConfig struct {
-	NIC  *NIC // nil is that of the process that makes it, or else the first one
+	NIC  *NIC // nil: that of the creating process, or else the first one
 	Page *Page
-	// QueueLocked, RegisterLocked: a post takes the lock of the queue, and that of the
-	// register, which QPs share.
+	// QueueLocked, RegisterLocked: a post takes the lock of the queue, and that of the register, which QPs share.
 	QueueLocked, RegisterLocked bool
 	Sink                        Sink
-	CQ                          *CQ // where completions go; nil if nobody polls for another
+	CQ                          *CQ // for completions; nil if no thread polls for another
 }
 
 // QP is a queue pair.
@@ -61,11 +60,11 @@ type QP struct {
 	idLine, headLine uint16 // the last lines that it had to fetch
 
 	posted  []*job // not all executing yet, in order
-	started int    // of posted: have begun to execute
+	started int    // of posted: executing
 	asked   int    // of posted: known to the NIC, or being fetched
-	fetches int    // DMA reads for work requests that are outstanding
+	fetches int    // outstanding DMA reads for work requests
 	flying  []*job // sent, in order
-	backOff bool   // the first of flying that is not executed waits to be sent again
+	backOff bool   // the first of flying is not executed and waits until it is sent again
 }
 
 // job is a WQE on its way through the NIC.
@@ -77,22 +76,20 @@ type job struct {
 	acked   bool
 
 	// In a model from NewNetwork.
-	sent     int  // how often
+	sent     int  // number of tries
 	arrived  bool // what was sent last
 	executed bool
 }
 
-// NewQP makes a queue pair.
+// NewQP returns a queue pair.
 func (m *Model) NewQP(cfg QPConfig) *QP {
 	return &QP{m: m, cfg: cfg, process: m.owner(), lock: m.newLock(cfg.QueueLocked, &m.stats.QueueLockWait),
 		state: shared{m: m, n: m.params.QPLines}, tail: shared{m: m, n: m.params.RetireLines}}
 }
 
-// Post accounts for a post of the running thread: work requests that are in the queue
-// now, and a store to the register at an offset of the page. blueFlame says that the
-// store was of the (only) work request, and not a doorbell. It returns when the
-// thread goes on; the completions follow by themselves. Outside of a step everything
-// completes at once.
+// Post accounts for a post of the running thread: new work requests in the queue, and a store to the register at an
+// offset of the page. blueFlame: the store contained the (only) work request, not a doorbell. It returns when the
+// thread continues; the completions follow later. Outside of a step everything completes at once.
 func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
 	m := q.m
 	th := m.current
@@ -127,8 +124,8 @@ func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
 	m.at(max(arrive, m.now), func() { q.rung(writes, blueFlame, wqes) })
 }
 
-// use brings the state of the queue to the core of the thread that posts. Its tail comes with
-// it from a thread that posted, and by itself from one that polled.
+// use moves the state of the queue to the core of the posting thread. The tail of the queue is moved with it from a
+// thread that posted, and separately from one that polled.
 func (q *QP) use(th *Thread) {
 	if q.state.last == th {
 		q.tail.use(th)
@@ -145,8 +142,8 @@ const (
 	headsOnLine = 64 / 4
 )
 
-// retire has th, which polls, read what the post of a work request left for its completion,
-// and write the tail of the queue.
+// retire makes th, which polls, read the data that the post of a work request has stored for its completion, and write
+// the tail of the queue.
 func (q *QP) retire(th *Thread, index uint16) {
 	q.tail.use(th)
 	if th == q.state.last {
@@ -165,7 +162,7 @@ func (q *QP) retire(th *Thread, index uint16) {
 	th.spend(Time(lines) * q.m.params.LineTransfer)
 }
 
-// registerLock is the lock of the register, which QPs share.
+// registerLock returns the lock of the register, which QPs share.
 func (q *QP) registerLock(register uint32) *lock {
 	if !q.cfg.RegisterLocked {
 		return nil
@@ -201,8 +198,7 @@ const (
 	blockLen    = 64
 )
 
-// start executes the work requests that the NIC knows, in order, and fetches those
-// that it does not.
+// start executes the known work requests in order, and fetches the others.
 func (q *QP) start() {
 	for q.started < len(q.posted) && q.posted[q.started].known {
 		j := q.posted[q.started]
@@ -219,7 +215,7 @@ func (q *QP) start() {
 	}
 }
 
-// fetch reads as many of the next work requests as one DMA read brings.
+// fetch reads the next work requests, as many as one DMA read returns.
 func (q *QP) fetch() {
 	var n int64
 	first := q.asked
@@ -246,7 +242,7 @@ func (q *QP) fetch() {
 	})
 }
 
-// send transmits the messages whose payload is there, in order.
+// send transmits the messages whose payload has been read, in order.
 func (q *QP) send() {
 	for len(q.posted) > 0 {
 		j := q.posted[0]
@@ -265,7 +261,7 @@ func (q *QP) send() {
 	}
 }
 
-// complete ends the messages that have been acknowledged, in order.
+// complete completes the acknowledged messages, in order.
 func (q *QP) complete() {
 	m := q.m
 	for len(q.flying) > 0 && q.flying[0].acked {
@@ -283,7 +279,7 @@ func (q *QP) complete() {
 	}
 }
 
-// signal puts a completion into the CQ.
+// signal writes a completion to the CQ.
 func (q *QP) signal(index uint16) {
 	if c := q.cfg.CQ; c != nil {
 		c.from = append(c.from, completion{q, index})
@@ -299,31 +295,30 @@ type CQ struct {
 	state    shared
 	consumer func() uint32
 	process  *Process
-	from     []completion // from index taken on
-	released uint32       // how many have left from
+	from     []completion // from index released on
+	released uint32       // number of completions removed from from
 
 	accounted uint32 // consumer index up to which threads have paid
-	paid      uint32 // completions beyond that which Handled was called for
-	skipped   bool   // there were polls that take no time
+	paid      uint32 // completions beyond that for which Handled was called
+	skipped   bool   // some polls took no time
 }
 
-// completion is one of a work request at an index of a QP; without a QP, of a receive.
+// completion is that of a work request at an index of a QP; without a QP, that of a receive.
 type completion struct {
 	qp    *QP
 	index uint16
 }
 
-// NewCQ makes a completion queue. locked: its driver takes a lock for a poll. consumer
-// returns the consumer index as the device sees it.
+// NewCQ returns a completion queue. locked: its driver takes a lock for a poll. consumer returns the consumer index as
+// the device sees it.
 func (m *Model) NewCQ(locked bool, consumer func() uint32) *CQ {
 	return &CQ{m: m, process: m.owner(), lock: m.newLock(locked, &m.stats.CQLockWait), consumer: consumer,
 		state: shared{m: m, n: m.params.CQLines}}
 }
 
-// Poll begins a poll by the running thread, and returns when the driver may look at
-// the queue. What it takes is accounted for when the thread does something else, or
-// its step ends; by the next poll if the driver gives entries back after it has
-// handled them. Outside of a step it does nothing.
+// Poll starts a poll by the running thread, and returns when the driver may access the queue. The thread is charged for
+// it at its next action, or at the end of its step; if the driver releases entries later, after it has handled them, by
+// the next poll. Outside of a step it has no effect.
 func (c *CQ) Poll() {
 	m := c.m
 	th := m.current
@@ -342,8 +337,8 @@ func (c *CQ) Poll() {
 	th.polling, th.polled, th.given = c, c, false
 }
 
-// account has th pay for the completions that the driver has given back and that nobody has paid for. It reports
-// whether there were some.
+// account charges th for the completions that the driver has released and that were not charged yet. It reports whether
+// there were any.
 func (c *CQ) account(th *Thread) bool {
 	from, to := c.accounted, c.consumer()
 	if to == from {
@@ -372,9 +367,9 @@ func (c *CQ) release(th *Thread, from, to uint32) {
 	}
 }
 
-// Handled has the running thread pay for a completion that its latest poll has found and that it
-// handles now, and d besides. A driver that has given the entry back has paid for it before; one that
-// gives back what it has handled pays here, so that the time passes before the handler.
+// Handled charges the running thread for a completion of its latest poll that it handles now, and for d in addition. If
+// the driver has released the entry, it was charged before; if the driver releases entries after handling them, Handled
+// charges for it, so that the time passes before the handler.
 func (m *Model) Handled(d Time) {
 	th := m.current
 	if th == nil || th.stopped {
@@ -388,16 +383,16 @@ func (m *Model) Handled(d Time) {
 	th.spend(d)
 }
 
-// BeforePost has the next post of the running thread take d instead of Params.PostCall: what the software computes for
-// this one. AfterPost must follow. 0 changes nothing.
+// BeforePost sets the time of the next post of the running thread to d instead of Params.PostCall: the time of the
+// software for this post. AfterPost must follow. 0 changes nothing.
 func (m *Model) BeforePost(d Time) {
 	if th := m.current; th != nil {
 		th.software = d
 	}
 }
 
-// AfterPost ends what BeforePost began. If the software has succeeded but has not rung yet, the thread spends d now,
-// and the next doorbell is paid for. A refused attempt takes no time.
+// AfterPost ends the effect of BeforePost. If the software has succeeded but has not rung the doorbell yet, the thread
+// is charged for d now, and the next doorbell is free. A refused attempt takes no time.
 func (m *Model) AfterPost(succeeded bool) {
 	th := m.current
 	if th == nil {
@@ -411,7 +406,7 @@ func (m *Model) AfterPost(succeeded bool) {
 	}
 }
 
-// postCall is what the call takes that rings now.
+// postCall returns the time of the current post call.
 func (th *Thread) postCall() (d Time) {
 	switch d = th.software; {
 	case d > 0:

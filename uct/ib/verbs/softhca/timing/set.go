@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Set changes one parameter by the name of its field, in any case: a time in
-// nanoseconds, anything else as a whole number. ErrInvalidParam, with the names that
-// there are, for another name or value. New checks the range.
+// Set changes one parameter by the name of its field, in upper or lower case: a time in
+// nanoseconds, or an integer. It returns ErrInvalidParam, with the list of names, for an unknown
+// name or an invalid value. New checks the range.
 func (p *Params) Set(name, value string) error {
 	fields := reflect.ValueOf(p).Elem()
 	f := fields.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, name) })
@@ -39,5 +39,5 @@ func (p *Params) Set(name, value string) error {
 	return nil
 }
 
-// maxNanoseconds bounds a cost to a second: with more, a study would overflow.
+// maxNanoseconds limits a cost to a second: larger values would overflow.
 const maxNanoseconds = 1e9

@@ -8,20 +8,17 @@ import (
 	"slices"
 )
 
-// Step is what a thread does between two looks at the clock: one call of post or of
-// poll. done ends the thread.
+// Step is the work of a thread between two readings of the clock: one call of post or of poll. done ends the thread.
 type Step func() (done bool, err error)
 
-// ErrStalled is returned by Run when the threads poll for completions of which none
-// can come.
+// ErrStalled is returned by Run if the threads poll for completions that cannot arrive.
 var ErrStalled = errors.New("timing: nothing is posted, nothing is in flight, and threads go on")
 
 const (
-	// startSpread is the time within which threads start, so that they do not
-	// march in step.
+	// startSpread is the time within which threads start, so that they do not run in lockstep.
 	startSpread = Microsecond
-	// stallSteps is how many steps in a row may do nothing while nothing is in flight:
-	// far more than any protocol of threads takes to agree on what comes next.
+	// stallSteps is the number of consecutive steps without effect while nothing is in flight: far more than any
+	// protocol between threads needs.
 	stallSteps = 1 << 16
 )
 
@@ -33,20 +30,20 @@ type Thread struct {
 	yield   func(struct{}) bool
 	resume  func() (struct{}, bool)
 	stop    func()
-	stopped bool // the run is over: go through everything without time
+	stopped bool // the run is over: all steps take no time
 	done    bool
 	process *Process // see Model.Enter
 	free    bool     // see Model.Free
 
-	polling  *CQ  // of which the poll is not accounted for yet
+	polling  *CQ  // queue of the poll that is not accounted for yet
 	polled   *CQ  // of the latest poll
-	given    bool // the driver has given entries of that poll back
+	given    bool // the driver has released entries of that poll
 	software Time // see Model.BeforePost
 	ahead    bool // see Model.AfterPost
 	ran      Ran
 }
 
-// Ran is when a thread began and ended.
+// Ran contains the start and the end of a thread.
 type Ran struct{ Begin, End Time }
 
 // Run runs one thread for each of steps, all on the caller's goroutine, and returns
@@ -86,7 +83,7 @@ func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
 	return ran, m.err
 }
 
-// life is the thread: steps until it is done.
+// life runs the thread: steps until it is done.
 func (th *Thread) life(yield func(struct{}) bool) {
 	th.yield = yield
 	m := th.m
@@ -109,8 +106,7 @@ func (th *Thread) life(yield func(struct{}) bool) {
 	th.done = true
 }
 
-// watchStall ends the run after too many steps that did nothing; marks is how much
-// had been done before the last one.
+// watchStall ends the run after too many steps without effect; marks is the number of effects before the last step.
 func (m *Model) watchStall(marks uint64) {
 	if m.marks != marks || m.inFlight > 0 {
 		m.idleSteps = 0
@@ -121,15 +117,14 @@ func (m *Model) watchStall(marks uint64) {
 	}
 }
 
-// run lets the thread go on until it waits.
+// run continues the thread until it waits.
 func (th *Thread) run() {
 	th.m.current = th
 	th.resume()
 	th.m.current = nil
 }
 
-// pause gives the processor to the others. To go on with the thread,
-// schedule run.
+// pause yields to the other threads. To continue the thread, schedule run.
 func (th *Thread) pause() {
 	if th.stopped {
 		return
@@ -144,7 +139,7 @@ func (th *Thread) until(t Time) {
 	m := th.m
 	switch {
 	case th.stopped || th.free || t <= m.now:
-	case m.quietUntil(t): // nobody would run before it
+	case m.quietUntil(t): // no other thread would run before it
 		m.now = t
 	default:
 		m.at(t, th.run)
@@ -152,7 +147,7 @@ func (th *Thread) until(t Time) {
 	}
 }
 
-// spend lets d of the thread's time pass.
+// spend advances the thread's clock by d.
 func (th *Thread) spend(d Time) { th.until(th.m.now + d) }
 
 // settle accounts for a poll after the driver has consumed its completions: the device sees the

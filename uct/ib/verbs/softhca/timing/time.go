@@ -14,16 +14,16 @@ const (
 	Second           = 1_000_000 * Microsecond
 )
 
-// Nanoseconds is t in nanoseconds.
+// Nanoseconds returns t in nanoseconds.
 func (t Time) Nanoseconds() float64 { return float64(t) / float64(Nanosecond) }
 
-// Seconds is t in seconds.
+// Seconds returns t in seconds.
 func (t Time) Seconds() float64 { return float64(t) / float64(Second) }
 
-// String is t in nanoseconds, with all its digits.
+// String formats t in nanoseconds, with all digits.
 func (t Time) String() string {
 	return strconv.FormatFloat(t.Nanoseconds(), 'f', -1, 64) + "ns"
 }
 
-// ns is a parameter in nanoseconds, to the picosecond.
+// ns returns a parameter in nanoseconds, rounded to a picosecond.
 func ns(v float64) Time { return Time(v*float64(Nanosecond) + 0.5) }

@@ -11,15 +11,15 @@ package timing
 type Page struct {
 	m        *Model
 	register uint32
-	arrived  [2]Time // at the NIC: the last write, the one before
+	arrived  [2]Time // at the NIC: of the last write, and of the one before
 	locks    map[uint32]*lock
 }
 
-// NewPage makes a page.
+// NewPage returns a page.
 func (m *Model) NewPage() *Page { return &Page{m: m, locks: map[uint32]*lock{}} }
 
-// reserve books a write of d to a register, asked for now, and returns when it
-// begins and when it arrives.
+// reserve books a write of duration d to a register, requested now, and returns its start and its
+// arrival.
 func (p *Page) reserve(now Time, register uint32, d, oneWay Time) (begin, arrive Time) {
 	begin = max(now, p.arrived[1])
 	if register != p.register {
@@ -31,8 +31,8 @@ func (p *Page) reserve(now Time, register uint32, d, oneWay Time) (begin, arrive
 	return begin, arrive
 }
 
-// write has th write blocks of up to 64 bytes to a register, and returns when they
-// arrive at the NIC.
+// write makes th write blocks of up to 64 bytes to a register, and returns when they arrive at the
+// NIC.
 func (p *Page) write(th *Thread, register uint32, blocks int) (arrive Time) {
 	m := p.m
 	d := Time(blocks) * m.params.RegisterWrite
@@ -42,7 +42,7 @@ func (p *Page) write(th *Thread, register uint32, blocks int) (arrive Time) {
 	return arrive
 }
 
-// lockOf is the lock of a register that QPs share.
+// lockOf returns the lock of a register that QPs share.
 func (p *Page) lockOf(register uint32) *lock {
 	l := p.locks[register]
 	if l == nil {
