@@ -9,7 +9,7 @@ const (
 	indexMask = 1<<indexBits - 1
 )
 
-// Table names values by handles that nobody can guess. A handle has 64 bits: the index
+// Table maps handles that a peer cannot guess to values. A handle has 64 bits: the index
 // of a place in the lower 32, and above it a tag from crypto/rand, which is another one
 // for each use of the place. So a peer that sends a handle has received it from us: the
 // handle is a capability, and must be sent to its owner only. A handle is never 0, and

@@ -56,7 +56,7 @@ func Check(mem []byte, write bool) error {
 	}
 	fd, err := unix.Open(mapsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // nobody can tell
+		return nil //nolint:nilerr // it cannot be determined
 	}
 	defer func() { _ = unix.Close(fd) }()
 	start := addrOf(mem)

@@ -28,7 +28,7 @@ type op struct {
 	kind   opKind
 	id     uint8
 	word   uint32
-	c      *uct.Completion // nil: nobody is told
+	c      *uct.Completion // nil: no completion
 	n      int
 	buf    []byte // maxBcopy bytes of the transport
 	iov    [maxIOV]uct.IOV

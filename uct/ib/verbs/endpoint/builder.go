@@ -11,7 +11,7 @@ type builder struct {
 	set     *Set
 
 	next  Endpoint    // what the next thread gets
-	spare cqAndQueues // what nobody gets
+	spare cqAndQueues // objects that no thread gets
 }
 
 // cqAndQueues are the objects that a plan with Spare makes twice.

@@ -14,7 +14,7 @@ import (
 // synchronizing. The zero value is free.
 type Guard struct{ busy atomic.Bool }
 
-// Enter reports whether nobody else is in; then Leave must follow.
+// Enter reports whether no other goroutine is inside; then Leave must follow.
 func (g *Guard) Enter() bool {
 	runtime.RaceDisable()
 	defer runtime.RaceEnable()

@@ -148,7 +148,7 @@ func rawEntries(v *prm.RQView) RawRing {
 	return RawRing{Buf: v.Base(), Count: v.Count(), Stride: v.Stride()}
 }
 
-// RawCQOf returns the queue of a CQ that nobody has polled, which its creator
+// RawCQOf returns the queue of a CQ that was never polled, which its creator
 // polls from one goroutine. Errors as RawQPOf. Closing a QP does not remove its
 // completions from the queue any more.
 func RawCQOf(cq *verbs.CQ) (RawCQ, error) {

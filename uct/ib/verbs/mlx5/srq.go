@@ -19,7 +19,7 @@ type sharedRecv struct {
 	srqn     uint32           // names it to peers; of a basic SRQ the same
 	cq       *compQueue       // where its receives complete; nil of a basic SRQ
 	uidx     uint32           // 0 of a basic SRQ
-	doorbell prm.RecvDoorbell // nil if posts tell nobody
+	doorbell prm.RecvDoorbell // nil if posts ring no doorbell
 	list     prm.RecvList
 	mem      queueMemory
 	dbrec    dbrecSlot

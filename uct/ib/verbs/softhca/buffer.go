@@ -57,7 +57,7 @@ type buffer struct {
 // Bytes is the memory.
 func (b *buffer) Bytes() []byte { return b.mem }
 
-// Close frees the memory. Its regions are deregistered, so that nobody accesses it.
+// Close frees the memory. Its regions are deregistered, so no peer accesses it.
 func (b *buffer) Close() error {
 	if b.mem != nil {
 		b.free()

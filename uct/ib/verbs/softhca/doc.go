@@ -11,7 +11,7 @@
 //	                                      |-- send of XRC:         the receive that is shown, here and now
 //	                                      '-- send, immediate:     a packet in the request ring
 //	poller ──── Drive ── requests (responder), responses, run list, timers
-//	engine ──── Drive    when nobody polls
+//	engine ──── Drive    when no caller polls
 //
 // # Fabrics
 //
@@ -127,7 +127,7 @@
 // posted to before its peer is ready looks again until the local ACK timeout, times the
 // retries, is over; if the peer's QP was destroyed, RETRY_EXC comes at once. A datagram to a peer
 // that takes nothing from its full ring for 100 ms is dropped, as are those behind it until it
-// does. Datagrams to a port where nobody is raise EventUnreachable; so does the end of the last
+// does. Datagrams to a port that does not exist raise EventUnreachable; so does the end of the last
 // link with a port, in either direction, on every UD QP of the device.
 //
 // # Taking memory back

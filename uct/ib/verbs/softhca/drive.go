@@ -67,5 +67,5 @@ func (h *hca) drive(bits uint32) (again uint32) {
 	return again
 }
 
-// call raises attention on this device, and wakes its engine if nobody polls.
+// call raises attention on this device, and wakes its engine if no caller polls.
 func (h *hca) call(bits uint32) { call(h.ctl, h.wakeFD, bits) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The engine is the goroutine that drives the device when nobody polls.
+// The engine is the goroutine that drives the device when no caller polls.
 //
 //	parked   sleeping is odd: who raises attention writes the pipe
 //	called   sleeping is even: the pipe was written; it runs when it gets a processor

@@ -37,7 +37,7 @@ type linkHeader struct {
 type control struct {
 	attention atomic.Uint32 // attn* bits
 	_         [60]byte
-	sleeping  atomic.Uint32 // odd: nobody looks at attention; see isNap
+	sleeping  atomic.Uint32 // odd: no thread reads attention; see isNap
 	_         [60]byte
 	starving  atomic.Uint32 // QPs of some peer wait for receives; see starve
 	_         [60]byte
@@ -76,7 +76,7 @@ type linkEnd uint32
 const (
 	endNone   linkEnd = iota // it is not
 	endBusy                  // the peer did not take it, but may live
-	endGone                  // nobody is there, or the peer has hung up
+	endGone                  // the port does not exist, or the peer has hung up
 	endClosed                // the peer has closed its device in order
 	endBroken                // the peer has answered what is no packet
 )

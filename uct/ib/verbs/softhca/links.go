@@ -31,7 +31,7 @@ func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 	switch {
 	case h.port == nil && gid == h.gid:
 		l.connectSelf()
-	case h.port == nil: // the loop fabric has nobody else
+	case h.port == nil: // the loop fabric has no other devices
 		l.goDown(endGone)
 		h.links = h.links[:len(h.links)-1]
 	default:
@@ -41,7 +41,7 @@ func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 }
 
 // dispose forgets a link that is down and unmaps what the peer gave. No QP uses it any
-// more, and here nobody drives it. driving is not held.
+// more, and no goroutine drives it here. driving is not held.
 func (h *hca) dispose(l *outLink) {
 	isIt := func(x *outLink) bool { return x == l }
 	h.driving.Lock()

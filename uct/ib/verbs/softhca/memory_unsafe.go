@@ -89,7 +89,7 @@ func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
 	return addr - start, true
 }
 
-// deregister takes a key back, and returns when nobody is accessing the region, or an
+// deregister takes a key back, and returns when no peer accesses the region, or an
 // *ucs.InUseError: then the region can be deregistered again. With free, which is what
 // AllocBuffer returned, it does not wait for peers that are inside: the memory is freed
 // when they are out.
@@ -129,7 +129,7 @@ func (h *hca) revoke(key uint32) *region {
 	return r
 }
 
-// forget ends what register began: nobody accesses the region.
+// forget undoes register. No peer accesses the region.
 func (h *hca) forget(r *region, free freer) {
 	r.unpin()
 	if free != nil {

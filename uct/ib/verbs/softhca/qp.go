@@ -176,7 +176,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 // peer is the device that an RC QP is connected to.
 func (qp *queuePair) peer() [2]uint64 { return qp.entry.Peer() }
 
-// modify is ModifyQP with nobody else executing the QP.
+// modify is ModifyQP. No other thread executes the QP.
 func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.halt()
 	defer qp.resume()

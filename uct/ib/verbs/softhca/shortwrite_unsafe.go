@@ -36,7 +36,7 @@ func (qp *queuePair) shortWrites(pi uint16) bool {
 }
 
 // guardedWrites is how many short writes are stored while the guard is up: enough to
-// make it cheap, few enough that nobody waits long for it.
+// make it cheap, few enough that no thread waits long for it.
 const guardedWrites = 64
 
 // storeShort checks and stores w, the short write at next, and those to the same region

@@ -144,7 +144,7 @@ func (h *hca) openShared(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 // useResponder is the responder of a target, with one reference more; a new one if there is
 // none.
 func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err error) {
-	h.driving.Lock() // nobody makes one for a packet meanwhile
+	h.driving.Lock() // no packet creates one meanwhile
 	defer h.driving.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +175,7 @@ func (h *hca) dropRef(qp *queuePair) (last bool, err error) {
 	qp.domain.users--
 	qp.refs--
 	if last = last || qp.refs == 0 && !qp.isShared(); last {
-		qp.refs = -1 // nobody else drops it
+		qp.refs = -1 // no other thread drops it
 	}
 	return last, nil
 }

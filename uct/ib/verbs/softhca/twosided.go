@@ -176,7 +176,7 @@ func (qp *queuePair) datagram(w *prm.WQE) stepResult {
 	return qp.finish(w, 0)
 }
 
-// undelivered tells that nobody is where a datagram goes, if so.
+// undelivered raises an event if the destination of a datagram does not exist.
 func (qp *queuePair) undelivered(l *outLink) {
 	if s := qp.hca.sink.Load(); s != nil && linkEnd(l.end.Load()) != endBusy {
 		(*s).Unreachable(qp.qpn, l.gid)

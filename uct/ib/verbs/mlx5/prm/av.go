@@ -56,7 +56,7 @@ func PutAVDest(b *[AVLen]byte, qkey, qpn uint32) {
 }
 
 // Load reads the segment. It reports false if the extended bit is missing: such
-// an AV is shorter and nobody writes it.
+// an AV is shorter and is not used here.
 func (a *AV) Load(b *[AVLen]byte) bool {
 	dest := be.Uint32(b[8:12])
 	a.QKey = be.Uint32(b[0:4])

@@ -100,7 +100,7 @@ func (c *CompRing) Wait(s *CQESlot, t Tail) {
 	c.watch.Word, c.watch.Quiet = s.TailWord(), swap32(uint32(t))
 }
 
-// LookAgain has the next poll look at the entries, whatever the watch says.
+// LookAgain makes the next poll read the entries, whatever the watch shows.
 func (c *CompRing) LookAgain() { c.watch.Quiet = neverTail }
 
 // Give gives the entries before the consumer index back to the device: a release store,

@@ -188,7 +188,7 @@ func (s *CQESlot) RemoteQP() (grh, sl uint8, qpn uint32) {
 
 // Read decodes the entry if software owns it in the pass of owner. It reports
 // false, and leaves c alone, if the device has not written it, or has written a
-// compressed or inline-scatter one, which nobody asked for.
+// compressed or inline-scatter one, which were not requested.
 func (s *CQESlot) Read(c *CQE, owner uint8) bool {
 	t := s.Tail()
 	if !t.Owned(owner) || t&cqeFormatMask != 0 {

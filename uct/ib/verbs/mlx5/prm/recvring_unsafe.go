@@ -111,7 +111,7 @@ type RecvList struct {
 	counter uint16 // receives posted
 	fixed   bool   // as in RecvRing
 
-	doorbell RecvDoorbell // nil if nobody is to be told
+	doorbell RecvDoorbell // nil if posts ring no doorbell
 }
 
 // Open takes over the list in the ring v, from head to tail. fixed is that of RecvRing.
@@ -119,7 +119,7 @@ func (q *RecvList) Open(v RQView, dbrec DBRec, head, tail uint16, fixed bool) {
 	*q = RecvList{RQView: v, ids: newIDs(v.Count()), dbrec: dbrec, head: head, tail: tail, fixed: fixed}
 }
 
-// Tell has posts tell d; nil is nobody.
+// Tell makes posts ring d; nil means none.
 func (q *RecvList) Tell(d RecvDoorbell) { q.doorbell = d }
 
 // Link makes the list of all entries.
