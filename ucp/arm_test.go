@@ -12,8 +12,12 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
+
+// sleeperHere is the active message that the role "sleeper" sends first.
+const sleeperHere = 2
 
 // messagesOnly is a transport without put.
 const messagesOnly = "ud_mlx5"
@@ -211,12 +215,12 @@ func dials(t *testing.T, x *idleWorld, l *eventLoop) {
 
 // TestArm_PeerDies: the death of a peer makes the descriptor readable.
 func TestArm_PeerDies(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
 			l := newEventLoop(t, x.w)
 			var from *EP
-			x.w.OnActive(wakeHere, func(m *ActiveMessage) { from = m.From })
+			x.w.OnActive(sleeperHere, func(m *ActiveMessage) { from = m.From })
 			c := roles.Start(t, "sleeper", tls, fmt.Sprintf("%x", x.w.Address()))
 			l.until(func() bool { return from != nil })
 			l.requireQuiet()

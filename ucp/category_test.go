@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -9,8 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -24,22 +27,22 @@ const categoryThreads = 3
 
 // server is a worker that a goroutine serves, with memory that peers access.
 type server struct {
-	ctx     *Context
-	w       *Worker
-	mem     *Mem
+	ctx     *ucp.Context
+	w       *ucp.Worker
+	mem     *ucp.Mem
 	stop    context.CancelFunc
 	serving sync.WaitGroup
 }
 
-func serve(t *testing.T, cfg Config, comps []uct.Component) *server {
+func serve(t *testing.T, cfg ucp.Config, comps []uct.Component) *server {
 	t.Helper()
 	s := &server{}
 	var err error
-	s.ctx, err = NewContext(cfg, comps...)
+	s.ctx, err = ucp.NewContext(cfg, comps...)
 	require.NoError(t, err)
-	s.w, err = s.ctx.NewWorker(WorkerConfig{})
+	s.w, err = s.ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
-	s.mem, err = s.ctx.MemAlloc(memLen)
+	s.mem, err = s.ctx.MemAlloc(tlsets.MemLen)
 	require.NoError(t, err)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
@@ -63,10 +66,10 @@ type traffic struct {
 
 // check puts and gets blocks of several sizes in the n-th part of the memory.
 func (x traffic) check(t *testing.T, n int) {
-	const part = memLen / categoryThreads / 8 * 8
+	const part = tlsets.MemLen / categoryThreads / 8 * 8
 	for round, size := range []int{8, 100, 5000, part} {
 		base := uint64(n * part)
-		want, got := pattern(size, n+round), make([]byte, size)
+		want, got := testenv.Pattern(size, n+round), make([]byte, size)
 		if !assert.NoError(t, x.put(want, base)) || !assert.NoError(t, x.flush()) || !assert.NoError(t, x.get(got, base)) {
 			return
 		}
@@ -75,10 +78,10 @@ func (x traffic) check(t *testing.T, n int) {
 }
 
 // resourcesOf returns the sum of the resources of the verbs contexts.
-func resourcesOf(t *testing.T, all ...*Context) (sum verbs.Resources) {
+func resourcesOf(t *testing.T, all ...*ucp.Context) (sum verbs.Resources) {
 	t.Helper()
 	for _, c := range all {
-		for _, d := range c.memory.Domains {
+		for _, d := range c.Memory().Domains {
 			if md, is := d.MD.(*ib.MD); is {
 				r, ok := md.Context().Resources()
 				require.True(t, ok)
@@ -106,7 +109,7 @@ type categoryCase struct {
 
 // categoryTransports are two transports each: for the EPs, and for handshakes.
 func categoryTransports() [][]string {
-	return [][]string{{Exact("rc"), Exact("ud")}, {"rc_mlx5", "ud_mlx5"}}
+	return [][]string{{ucp.Exact("rc"), ucp.Exact("ud")}, {"rc_mlx5", "ud_mlx5"}}
 }
 
 // contextPages is the number of UAR pages of a new context.
@@ -128,21 +131,21 @@ func TestCategories_Workers(t *testing.T) {
 	for _, tls := range categoryTransports() {
 		for _, c := range categoryCases(categoryThreads) {
 			t.Run(tls[0]+"/"+c.category.String(), func(t *testing.T) {
-				cfg := Config{TLS: config.Allow(tls...)}
+				cfg := ucp.Config{TLS: config.Allow(tls...)}
 				s := serve(t, cfg, inCategory(c.category))
-				var clients []*Context
-				var workers [categoryThreads]*Worker
-				var eps [categoryThreads]*EP
+				var clients []*ucp.Context
+				var workers [categoryThreads]*ucp.Worker
+				var eps [categoryThreads]*ucp.EP
 				for i := range workers {
 					if i == 0 || c.category == ib.EndpointsMPIEverywhere {
-						client, err := NewContext(cfg, inCategory(c.category)...)
+						client, err := ucp.NewContext(cfg, inCategory(c.category)...)
 						require.NoError(t, err)
 						clients = append(clients, client)
 					}
 					var err error
-					workers[i], err = clients[len(clients)-1].NewWorker(WorkerConfig{})
+					workers[i], err = clients[len(clients)-1].NewWorker(ucp.WorkerConfig{})
 					require.NoError(t, err)
-					eps[i], err = workers[i].NewEP(s.w.Address(), EPConfig{})
+					eps[i], err = workers[i].NewEP(s.w.Address(), ucp.EPConfig{})
 					require.NoError(t, err)
 				}
 				packed := s.mem.Pack()
@@ -167,7 +170,7 @@ func TestCategories_Workers(t *testing.T) {
 }
 
 // overEP returns the blocking operations of an EP.
-func overEP(t *testing.T, ep *EP, packed []byte) (x traffic) {
+func overEP(t *testing.T, ep *ucp.EP, packed []byte) (x traffic) {
 	ctx := context.Background()
 	key, err := ep.Unpack(packed)
 	if !assert.NoError(t, err) {
@@ -183,16 +186,16 @@ func overEP(t *testing.T, ep *EP, packed []byte) (x traffic) {
 func TestCategories_MPIThreads(t *testing.T) {
 	for _, tls := range categoryTransports() {
 		t.Run(tls[0], func(t *testing.T) {
-			cfg := Config{TLS: config.Allow(tls...)}
+			cfg := ucp.Config{TLS: config.Allow(tls...)}
 			s := serve(t, cfg, inCategory(ib.EndpointsMPIThreads))
-			client, err := NewContext(cfg, inCategory(ib.EndpointsMPIThreads)...)
+			client, err := ucp.NewContext(cfg, inCategory(ib.EndpointsMPIThreads)...)
 			require.NoError(t, err)
-			w, err := client.NewWorker(WorkerConfig{})
+			w, err := client.NewWorker(ucp.WorkerConfig{})
 			require.NoError(t, err)
-			_, err = client.NewWorker(WorkerConfig{})
+			_, err = client.NewWorker(ucp.WorkerConfig{})
 			require.ErrorIs(t, err, ucs.ErrBusy)
 			assert.ErrorContains(t, err, "take turns")
-			ep, err := w.NewEP(s.w.Address(), EPConfig{})
+			ep, err := w.NewEP(s.w.Address(), ucp.EPConfig{})
 			require.NoError(t, err)
 			key, err := ep.Unpack(s.mem.Pack())
 			require.NoError(t, err)
@@ -211,45 +214,45 @@ func TestCategories_MPIThreads(t *testing.T) {
 }
 
 // overShared returns the operations of an EP whose worker is shared.
-func overShared(s *SharedWorker, ep *EP, key *RKey) (x traffic) {
-	run := func(start func() (*Request, error)) error { return s.Run(context.Background(), start) }
+func overShared(s *ucp.SharedWorker, ep *ucp.EP, key *ucp.RKey) (x traffic) {
+	run := func(start func() (*ucp.Request, error)) error { return s.Run(context.Background(), start) }
 	x.put = func(b []byte, off uint64) error {
-		return run(func() (*Request, error) { return ep.Put(b, key.Addr()+off, key, nil) })
+		return run(func() (*ucp.Request, error) { return ep.Put(b, key.Addr()+off, key, nil) })
 	}
 	x.get = func(b []byte, off uint64) error {
-		return run(func() (*Request, error) { return ep.Get(b, key.Addr()+off, key, nil) })
+		return run(func() (*ucp.Request, error) { return ep.Get(b, key.Addr()+off, key, nil) })
 	}
 	x.flush = func() error { return run(ep.Flush) }
 	return x
 }
 
 func TestSharedWorker_ContextCanceled(t *testing.T) {
-	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{})
-	p.connect()
+	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{})
+	p.Connect()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	s := p.a.w.Share()
+	s := p.A.W.Share()
 	got := make([]byte, 8)
-	err := s.Run(ctx, func() (*Request, error) { return p.a.ep.Get(got, p.b.mem.Addr(), p.a.key, nil) })
+	err := s.Run(ctx, func() (*ucp.Request, error) { return p.A.EP.Get(got, p.B.Mem.Addr(), p.A.Key, nil) })
 	if err != nil { // otherwise it has completed at once
 		assert.ErrorIs(t, err, context.Canceled)
 	}
-	s.Do(func(w *Worker) { assert.Same(t, p.a.w, w) })
+	s.Do(func(w *ucp.Worker) { assert.Same(t, p.A.W, w) })
 }
 
 // TestMPIEverywhere_SecondWorker: with MPI-everywhere a context rejects a second worker with advice, and leaks nothing.
 func TestMPIEverywhere_SecondWorker(t *testing.T) {
-	c, err := NewContext(Config{TLS: config.Allow("ud")}, inCategory(ib.EndpointsMPIEverywhere)...)
+	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("ud")}, inCategory(ib.EndpointsMPIEverywhere)...)
 	require.NoError(t, err)
-	w, err := c.NewWorker(WorkerConfig{})
+	w, err := c.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	before := resourcesOf(t, c)
-	_, err = c.NewWorker(WorkerConfig{})
+	_, err = c.NewWorker(ucp.WorkerConfig{})
 	require.ErrorIs(t, err, ucs.ErrBusy)
 	assert.ErrorContains(t, err, "a Context for each")
 	assert.Equal(t, before, resourcesOf(t, c))
 	require.NoError(t, w.Close())
-	w, err = c.NewWorker(WorkerConfig{})
+	w, err = c.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err, "a worker replaces a closed one")
 	require.NoError(t, w.Close())
 	require.NoError(t, c.Close())
@@ -258,11 +261,11 @@ func TestMPIEverywhere_SecondWorker(t *testing.T) {
 // TestCategories_OtherTransports: transports without a shared device ignore the category.
 func TestCategories_OtherTransports(t *testing.T) {
 	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
-		c, err := NewContext(Config{TLS: config.Allow("sm", "self", "tcp")}, inCategory(e)...)
+		c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("sm", "self", "tcp")}, inCategory(e)...)
 		require.NoError(t, err)
-		var workers []*Worker
+		var workers []*ucp.Worker
 		for range 2 {
-			w, err := c.NewWorker(WorkerConfig{})
+			w, err := c.NewWorker(ucp.WorkerConfig{})
 			require.NoError(t, err, fmt.Sprint(e))
 			workers = append(workers, w)
 		}

@@ -9,11 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// reachParent opens a worker over the transports of the first argument, with an EP to the worker whose address is the second
-// argument.
-func reachParent(c *roles.Side) (*Worker, *EP, error) { return reachParentWith(c, Config{}) }
-
-// reachParentWith is reachParent with a configuration.
+// reachParentWith opens a worker over the transports of the first argument, with an EP to the worker whose address is
+// the second argument.
 func reachParentWith(c *roles.Side, cfg Config) (*Worker, *EP, error) {
 	ctx, err := openContextWith(cfg, c.Args[0])
 	if err != nil {

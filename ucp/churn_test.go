@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -27,7 +29,7 @@ const churnWarm = 8
 // closing, are killed, or the server closes first.
 func TestChurn(t *testing.T) {
 	n := testenv.Rounds(2*len(manners), 1000)
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			s := startServer(t, tls, visitors*slotLen)
 			for i := range churnWarm {
@@ -56,26 +58,26 @@ var manners = []string{"close", "killed", "exit", "server"}
 // longServer is a worker that goroutines share, of which one serves it, with memory that peers access.
 type longServer struct {
 	tls    string
-	ctx    *Context
-	shared *SharedWorker
-	w      *Worker
-	mem    *Mem
-	remote remoteMem
+	ctx    *ucp.Context
+	shared *ucp.SharedWorker
+	w      *ucp.Worker
+	mem    *ucp.Mem
+	remote ucppair.Remote
 }
 
 func startServer(t testing.TB, tls string, length int) *longServer {
 	t.Helper()
 	x := &longServer{tls: tls}
 	var err error
-	cfg := fromEnv(t, "TLS="+tls)
+	cfg := ucppair.FromEnv(t, "TLS="+tls)
 	cfg.WireupTimeout = forgetHalfOpen
-	x.ctx, err = NewContext(cfg, tlsets.Components(all.Config{})...)
+	x.ctx, err = ucp.NewContext(cfg, tlsets.Components(all.Config{})...)
 	require.NoError(t, err)
-	x.w, err = x.ctx.NewWorker(WorkerConfig{})
+	x.w, err = x.ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	x.mem, err = x.ctx.MemAlloc(length)
 	require.NoError(t, err)
-	x.remote = remoteMem{x.w.Address(), x.mem.Pack()}
+	x.remote = ucppair.Remote{Addr: x.w.Address(), Key: x.mem.Pack()}
 	x.shared = x.w.Share()
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = x.shared.Serve(context.Background()) })
@@ -92,7 +94,7 @@ func (x *longServer) visit(t *testing.T, i int) {
 	t.Helper()
 	c := roles.New(t, "visit", x.tls, i%visitors, x.remote)
 	defer c.Kill(t)
-	peer, err := parseRemote(c.Line(t))
+	peer, err := ucppair.ParseRemote(c.Line(t))
 	require.NoError(t, err)
 	switch how := manners[i%len(manners)]; how {
 	case "killed":
@@ -108,18 +110,18 @@ func (x *longServer) visit(t *testing.T, i int) {
 }
 
 // closeFirst makes an EP to the peer, over the connection that the peer has made, and closes it.
-func (x *longServer) closeFirst(t *testing.T, peer remoteMem) {
+func (x *longServer) closeFirst(t *testing.T, peer ucppair.Remote) {
 	t.Helper()
 	ctx := context.Background()
-	var ep *EP
-	var key *RKey
+	var ep *ucp.EP
+	var key *ucp.RKey
 	var err error
-	x.shared.Do(func(w *Worker) { ep, key, err = peer.dial(w) })
+	x.shared.Do(func(w *ucp.Worker) { ep, key, err = peer.Dial(w) })
 	require.NoError(t, err)
-	require.NoError(t, x.shared.Run(ctx, func() (*Request, error) { return ep.Put([]byte{7}, key.Addr(), key, nil) }))
+	require.NoError(t, x.shared.Run(ctx, func() (*ucp.Request, error) { return ep.Put([]byte{7}, key.Addr(), key, nil) }))
 	require.NoError(t, x.shared.Run(ctx, ep.Flush))
-	x.shared.Do(func(*Worker) { key.Close() })
-	require.NoError(t, x.shared.Run(ctx, func() (*Request, error) { return ep.Close(CloseFlush) }))
+	x.shared.Do(func(*ucp.Worker) { key.Close() })
+	require.NoError(t, x.shared.Run(ctx, func() (*ucp.Request, error) { return ep.Close(ucp.CloseFlush) }))
 }
 
 // visitRole is a peer that connects to a server. Its arguments are transports, the number of its value, and the server.
@@ -141,7 +143,7 @@ func visitRole(c *roles.Side) error {
 		}
 		stop()
 	}()
-	c.Printf("%v", remoteMem{x.w.Address(), x.mem.Pack()})
+	c.Printf("%v", ucppair.Remote{Addr: x.w.Address(), Key: x.mem.Pack()})
 	if err := x.w.Serve(ctx); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve: %v", err)
 	}
@@ -153,11 +155,11 @@ func visitRole(c *roles.Side) error {
 
 // visitor is a client of a server.
 type visitor struct {
-	ctx  *Context
-	w    *Worker
-	mem  *Mem
-	ep   *EP
-	key  *RKey
+	ctx  *ucp.Context
+	w    *ucp.Worker
+	mem  *ucp.Mem
+	ep   *ucp.EP
+	key  *ucp.RKey
 	slot uint64
 }
 
@@ -166,27 +168,27 @@ func newVisitor(args []string) (x *visitor, err error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := parseRemote(args[2])
+	to, err := ucppair.ParseRemote(args[2])
 	if err != nil {
 		return nil, err
 	}
 	x = &visitor{slot: uint64(slot * slotLen)}
-	if x.ctx, err = openContext(args[0]); err != nil {
+	if x.ctx, err = ucppair.OpenContext(args[0]); err != nil {
 		return nil, err
 	}
-	if x.w, err = x.ctx.NewWorker(WorkerConfig{}); err != nil {
+	if x.w, err = x.ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
 		return nil, err
 	}
 	if x.mem, err = x.ctx.MemAlloc(slotLen); err != nil {
 		return nil, err
 	}
-	x.ep, x.key, err = to.dial(x.w)
+	x.ep, x.key, err = to.Dial(x.w)
 	return x, err
 }
 
 // touch writes a value and reads it back.
 func (x *visitor) touch() error {
-	ctx, value, got := context.Background(), pattern(slotLen, int(x.slot)), make([]byte, slotLen)
+	ctx, value, got := context.Background(), testenv.Pattern(slotLen, int(x.slot)), make([]byte, slotLen)
 	addr := x.key.Addr() + x.slot
 	if err := x.ep.PutWait(ctx, value, addr, x.key, nil); err != nil {
 		return err
@@ -205,6 +207,6 @@ func (x *visitor) touch() error {
 
 func (x *visitor) close() error {
 	x.key.Close()
-	err := x.ep.CloseWait(context.Background(), CloseFlush)
+	err := x.ep.CloseWait(context.Background(), ucp.CloseFlush)
 	return errors.Join(err, x.w.Close(), x.mem.Close(), x.ctx.Close())
 }

@@ -536,18 +536,18 @@ func TestUnpacker_ClosesAndRejects(t *testing.T) {
 	}
 	recv, err = p.b.w.TagRecvData(To(rejecter{func() { leave(info.From) }}), 1, exact, &info, nil)
 	require.NoError(t, err)
-	send, err := p.a.ep.TagSend(1, pattern(rndvLen, 1), nil)
+	send, err := p.a.ep.TagSend(1, pattern(tlsets.LongMessage, 1), nil)
 	require.NoError(t, err)
 	p.until(func() bool { return left == 1 && send.Done() })
 	send.Release()
 
-	buf := make([]byte, rndvLen)
+	buf := make([]byte, tlsets.LongMessage)
 	for range 3 {
 		recv, err = p.b.w.TagRecvData(Buffers(pieces(buf)), 2, exact, nil, nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(other.TagSend(2, pattern(rndvLen, 2), nil)))
+		require.NoError(t, p.finish(other.TagSend(2, pattern(tlsets.LongMessage, 2), nil)))
 		require.NoError(t, p.finish(recv, nil))
-		requireBytes(t, pattern(rndvLen, 2), buf)
+		requireBytes(t, pattern(tlsets.LongMessage, 2), buf)
 	}
 }
 
@@ -562,7 +562,7 @@ func TestTag_UnpackerCloses(t *testing.T) {
 					closing, recv *Request
 					info          TagInfo
 				)
-				l := &leaver{drain: drain{t: t, most: rndvLen}}
+				l := &leaver{drain: drain{t: t, most: tlsets.LongMessage}}
 				l.leave = func() {
 					recv.Release()
 					var err error
@@ -572,7 +572,7 @@ func TestTag_UnpackerCloses(t *testing.T) {
 				var err error
 				recv, err = p.b.w.TagRecvData(To(l), 1, exact, &info, nil)
 				require.NoError(t, err)
-				send, err := p.a.ep.TagSend(1, pattern(rndvLen, 1), nil)
+				send, err := p.a.ep.TagSend(1, pattern(tlsets.LongMessage, 1), nil)
 				require.NoError(t, err)
 				p.until(func() bool { return l.finished > 0 })
 				require.NoError(t, p.finish(closing, nil))
@@ -581,10 +581,10 @@ func TestTag_UnpackerCloses(t *testing.T) {
 				assert.Equal(t, 1, l.finished)
 				if mode == CloseFlush {
 					require.NoError(t, l.err)
-					requireBytes(t, pattern(rndvLen, 1), l.data)
+					requireBytes(t, pattern(tlsets.LongMessage, 1), l.data)
 				} else {
 					assert.ErrorIs(t, l.err, ucs.ErrCanceled)
-					assert.Less(t, len(l.data), rndvLen)
+					assert.Less(t, len(l.data), tlsets.LongMessage)
 				}
 				for r := p.b.w.pool.free; r != nil; r = r.next {
 					require.Zero(t, r.off)

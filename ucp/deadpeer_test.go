@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -14,7 +15,7 @@ import (
 // TestProcesses_DeadBeforeTheHandshake: the kernel reports that no process is at the address of a process that has
 // exited, so the first operation fails without a timeout.
 func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		for name, end := range map[string]func(x *target) error{
 			"exited": func(x *target) error { return x.in.Close() },
 			"killed": func(x *target) error { return x.cmd.Process.Kill() },

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -144,7 +145,7 @@ func TestErrors_OfConnecting(t *testing.T) {
 // TestErrors_BeforeTheRequestEnds: when an operation has failed with the EP, EP.Err returns the error already, over
 // each transport between processes.
 func TestErrors_BeforeTheRequestEnds(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)

@@ -1,12 +1,9 @@
-package ucp
+package ucp_test
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp"
 )
 
 // footprint is the resources of this process.
@@ -27,7 +26,7 @@ type footprint struct {
 }
 
 // footprintOf measures the process and a worker, which must be shared so that others may make progress.
-func footprintOf(t testing.TB, s *SharedWorker) (f footprint) {
+func footprintOf(t testing.TB, s *ucp.SharedWorker) (f footprint) {
 	t.Helper()
 	runtime.GC()
 	var m runtime.MemStats
@@ -36,37 +35,11 @@ func footprintOf(t testing.TB, s *SharedWorker) (f footprint) {
 	require.NoError(t, err)
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
-	s.Do(func(w *Worker) { f.eps = w.eps.Len() })
-	f.files, f.mappings = len(entries), sharedMappings(maps)
-	f.shmem, f.goroutines = statusKiB(t, "RssShmem"), runtime.NumGoroutine()
+	s.Do(func(w *ucp.Worker) { f.eps = w.EPs().Len() })
+	f.files, f.mappings = len(entries), testenv.SharedMappings(maps)
+	f.shmem, f.goroutines = testenv.StatusKiB(t, "RssShmem"), runtime.NumGoroutine()
 	f.heap, f.offheap = int(m.HeapAlloc), int(offheap.InUse())
 	return f
-}
-
-// sharedMappings counts the mappings that are not those of the runtime.
-func sharedMappings(maps []byte) (n int) {
-	for line := range bytes.Lines(maps) {
-		if f := bytes.Fields(line); len(f) > 1 && bytes.HasSuffix(f[1], []byte("s")) {
-			n++
-		}
-	}
-	return n
-}
-
-// statusKiB is a line of /proc/self/status, in KiB; 0 if there is none.
-func statusKiB(t testing.TB, name string) int {
-	t.Helper()
-	status, err := os.Open("/proc/self/status")
-	require.NoError(t, err)
-	defer status.Close()
-	for lines := bufio.NewScanner(status); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
-			n, err := strconv.Atoi(strings.Fields(v)[0])
-			require.NoError(t, err)
-			return n
-		}
-	}
-	return 0
 }
 
 // beyond names the resources that have grown by more than noise.
@@ -91,10 +64,10 @@ func (f footprint) beyond(before footprint) (more []string) {
 }
 
 // requireNoGrowth waits until the process has no more resources than before: that a peer has gone is detected later.
-func requireNoGrowth(t testing.TB, s *SharedWorker, before footprint) footprint {
+func requireNoGrowth(t testing.TB, s *ucp.SharedWorker, before footprint) footprint {
 	t.Helper()
 	var now footprint
-	for start := time.Now(); time.Since(start) < patience; runtime.Gosched() {
+	for start := time.Now(); time.Since(start) < testenv.Watchdog; runtime.Gosched() {
 		if now = footprintOf(t, s); len(now.beyond(before)) == 0 {
 			return now
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -13,7 +14,7 @@ import (
 // close: the errors of operations in progress and of later ones say neither that it has died nor that it has rejected
 // anything.
 func TestProcesses_TargetClosesGracefully(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			t.Run("idle", func(t *testing.T) {
 				x := startTarget(t, tls)

@@ -32,7 +32,7 @@ func FuzzHostilePeer(f *testing.F) {
 		if b[0]&1 != 0 {
 			set = tlsets.Real("sm", "sm")
 		}
-		x := newHostile(t, set, schemes[int(b[0]>>1)%len(schemes)])
+		x := newHostile(t, set, tlsets.RndvSchemes[int(b[0]>>1)%len(tlsets.RndvSchemes)])
 		b = b[1:]
 		for range maxHostile {
 			var m hostileMsg

@@ -178,9 +178,9 @@ func (x *idleWorld) report(t *testing.T) {
 	require.NoError(t, err)
 	debug.FreeOSMemory()    // or the runtime does it for a while, with up to 1 % of a CPU
 	time.Sleep(time.Second) // for work in progress
-	before, start := cpuTime(), time.Now()
+	before, start := testenv.CPUTime(), time.Now()
 	time.Sleep(time.Duration(seconds) * time.Second)
-	share := 100 * float64(cpuTime()-before) / float64(time.Since(start))
+	share := 100 * float64(testenv.CPUTime()-before) / float64(time.Since(start))
 	t.Logf("%.3f %% of a processor", share)
 	assert.Less(t, share, 0.1)
 }

@@ -61,12 +61,12 @@ func openSharedMappings(t *testing.T) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
-	return sharedMappings(maps)
+	return testenv.SharedMappings(maps)
 }
 
 // TestLimits_LockedMemory: only devices of InfiniBand lock or pin registered memory.
 func TestLimits_LockedMemory(t *testing.T) {
-	locked := func() [2]int { return [2]int{statusKiB(t, "VmLck"), statusKiB(t, "VmPin")} }
+	locked := func() [2]int { return [2]int{testenv.StatusKiB(t, "VmLck"), testenv.StatusKiB(t, "VmPin")} }
 	before := locked()
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
 		p := newPair(t, tlsets.Real(tls, tls), Config{}).both().warm()

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 func init() { roles.Register("load", loadRole) }
@@ -62,7 +63,7 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	for _, c := range children {
 		c.Send(b, strconv.Itoa(each))
 	}
-	before := cpuTime()
+	before := testenv.CPUTime()
 	var cpu time.Duration
 	for _, c := range children {
 		ns, err := strconv.Atoi(c.Line(b))
@@ -70,7 +71,7 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 		cpu += time.Duration(ns)
 	}
 	b.StopTimer()
-	cpu += cpuTime() - before
+	cpu += testenv.CPUTime() - before
 	b.ReportMetric(float64(each*clients)/b.Elapsed().Seconds(), "op/s")
 	b.ReportMetric(float64(cpu.Nanoseconds())/float64(1000*each*clients), "cpu-us/op")
 	b.ReportMetric(0, "ns/op")
@@ -79,20 +80,11 @@ func load(b *testing.B, tls string, processes, goroutines, spin int) {
 	}
 }
 
-// cpuTime is the CPU time of this process.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // startStore serves memory until the test ends.
-func startStore(t testing.TB, tls string, length, spin int) remoteMem {
-	c, err := openContext(tls)
+func startStore(t testing.TB, tls string, length, spin int) ucppair.Remote {
+	c, err := ucppair.OpenContext(tls)
 	require.NoError(t, err)
-	w, err := c.NewWorker(WorkerConfig{SpinPolls: spin})
+	w, err := c.NewWorker(ucp.WorkerConfig{SpinPolls: spin})
 	require.NoError(t, err)
 	mem, err := c.MemAlloc(length)
 	require.NoError(t, err)
@@ -104,7 +96,7 @@ func startStore(t testing.TB, tls string, length, spin int) remoteMem {
 		serving.Wait()
 		require.NoError(t, errors.Join(w.Close(), mem.Close(), c.Close()))
 	})
-	return remoteMem{w.Address(), mem.Pack()}
+	return ucppair.Remote{Addr: w.Address(), Key: mem.Pack()}
 }
 
 // loadRole is a process of clients. Its arguments are transports, goroutines, SpinPolls, its number and the store. The
@@ -129,13 +121,13 @@ func loadRole(c *roles.Side) error {
 		return err
 	}
 	errs := make([]error, goroutines)
-	before := cpuTime()
+	before := testenv.CPUTime()
 	var running sync.WaitGroup
 	for i, x := range clients {
 		running.Go(func() { errs[i] = x.run(n) })
 	}
 	running.Wait()
-	c.Printf("%d", cpuTime()-before)
+	c.Printf("%d", testenv.CPUTime()-before)
 	for _, x := range clients {
 		errs = append(errs, x.close())
 	}
@@ -144,10 +136,10 @@ func loadRole(c *roles.Side) error {
 
 // loader is a client, which writes and reads a value of its own.
 type loader struct {
-	c    *Context
-	w    *Worker
-	ep   *EP
-	key  *RKey
+	c    *ucp.Context
+	w    *ucp.Worker
+	ep   *ucp.EP
+	key  *ucp.RKey
 	slot uint64 // offset of its value
 }
 
@@ -160,18 +152,18 @@ func newLoader(args []string, i int) (*loader, error) {
 		}
 	}
 	goroutines, spin, process := n[0], n[1], n[2]
-	store, err := parseRemote(args[4])
+	store, err := ucppair.ParseRemote(args[4])
 	if err != nil {
 		return nil, err
 	}
 	x := &loader{slot: uint64(process*goroutines+i) * slotLen}
-	if x.c, err = openContext(args[0]); err != nil {
+	if x.c, err = ucppair.OpenContext(args[0]); err != nil {
 		return nil, err
 	}
-	if x.w, err = x.c.NewWorker(WorkerConfig{SpinPolls: spin}); err != nil {
+	if x.w, err = x.c.NewWorker(ucp.WorkerConfig{SpinPolls: spin}); err != nil {
 		return nil, err
 	}
-	if x.ep, x.key, err = store.dial(x.w); err != nil {
+	if x.ep, x.key, err = store.Dial(x.w); err != nil {
 		return nil, err
 	}
 	return x, x.run(2)
@@ -179,7 +171,7 @@ func newLoader(args []string, i int) (*loader, error) {
 
 // run does n operations: writes and reads alternate.
 func (x *loader) run(n int) error {
-	ctx, value, got := context.Background(), pattern(slotLen, int(x.slot)), make([]byte, slotLen)
+	ctx, value, got := context.Background(), testenv.Pattern(slotLen, int(x.slot)), make([]byte, slotLen)
 	addr := x.key.Addr() + x.slot
 	for i := range n {
 		if i%2 == 1 {

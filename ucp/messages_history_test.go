@@ -19,12 +19,12 @@ import (
 func TestMessageHistories(t *testing.T) {
 	for _, set := range messageSets() {
 		set.Run(t, func(t *testing.T) {
-			talks := make([]*talk, len(schemes))
+			talks := make([]*talk, len(tlsets.RndvSchemes))
 			for range testenv.Rounds(1, 100) {
 				rapid.Check(t, func(rt *rapid.T) {
-					i := rapid.IntRange(0, len(schemes)-1).Draw(rt, "scheme")
+					i := rapid.IntRange(0, len(tlsets.RndvSchemes)-1).Draw(rt, "scheme")
 					if talks[i] == nil {
-						talks[i] = newTalk(t, set, schemes[i])
+						talks[i] = newTalk(t, set, tlsets.RndvSchemes[i])
 					}
 					x := talks[i]
 					talks[i] = nil // a failed one is not used again
@@ -113,7 +113,7 @@ const (
 
 func newTalk(t *testing.T, set tlsets.Set, scheme string) *talk {
 	cfg := Config{RndvScheme: scheme}
-	if scheme != schemes[0] {
+	if scheme != tlsets.RndvSchemes[0] {
 		cfg.RndvThresh = talkRndv
 	}
 	p := newPair(t, set, cfg)

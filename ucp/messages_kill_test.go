@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -162,7 +163,7 @@ func (x *survivor) until(ok func() bool) {
 
 // nothingLeft checks the resources of the peer at the worker, and late writes.
 func (x *survivor) nothingLeft(t *testing.T) {
-	fill(x.mem.Bytes(), closedByte)
+	testenv.Fill(x.mem.Bytes(), tlsets.ClosedByte)
 	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
 		_, err := x.w.TagRecv(make([]byte, chatMost), 0, 0, nil, nil)
 		require.False(t, errors.Is(err, ucs.ErrTruncated))
@@ -170,7 +171,7 @@ func (x *survivor) nothingLeft(t *testing.T) {
 	for range 100 {
 		x.step()
 	}
-	require.Len(t, x.mem.Bytes(), bytes.Count(x.mem.Bytes(), []byte{closedByte}), "written late")
+	require.Len(t, x.mem.Bytes(), bytes.Count(x.mem.Bytes(), []byte{tlsets.ClosedByte}), "written late")
 	require.Zero(t, x.w.messages.granted)
 	require.Zero(t, inUse(x.w))
 	require.Zero(t, x.w.pool.remote.Len())

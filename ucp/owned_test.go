@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -179,7 +180,7 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 // TestGiveUp_BufferOfAPut: bytes that the caller writes to the buffer of a canceled put never arrive, over each
 // transport between processes.
 func TestGiveUp_BufferOfAPut(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		for _, zcopy := range []bool{false, true} {
 			name := tls + " copied"
 			if zcopy {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 )
 
 // keys returns the number of unpacked keys of an EP.
@@ -24,7 +25,7 @@ func TestPeerKeys(t *testing.T) {
 		if p.a.ctx.cfg.RndvScheme == "am" {
 			t.Skip("no keys")
 		}
-		to := p.b.memOf(t, rndvLen)
+		to := p.b.memOf(t, tlsets.LongMessage)
 		move := func(from *Mem) {
 			into := &OpParams{Mem: to}
 			r, err := p.a.ep.SendActive(1, nil, from.Bytes(), &OpParams{Mem: from})
@@ -55,7 +56,7 @@ func TestPeerKeys(t *testing.T) {
 		}
 		assert.Equal(t, one, count(), "the same key again")
 		for range 2 * maxPeerKeys {
-			mem, err := p.a.ctx.MemAlloc(rndvLen)
+			mem, err := p.a.ctx.MemAlloc(tlsets.LongMessage)
 			require.NoError(t, err)
 			move(mem)
 			require.NoError(t, mem.Close())

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -145,12 +147,12 @@ func (x *pestTest) ask(c *roles.Child, what, form string, results ...any) {
 }
 
 // openWorker opens a worker over the transports of the first argument.
-func openWorker(c *roles.Side) (*Worker, error) {
-	ctx, err := openContextWith(Config{}, c.Args[0])
+func openWorker(c *roles.Side) (*ucp.Worker, error) {
+	ctx, err := ucppair.OpenContextWith(ucp.Config{}, c.Args[0])
 	if err != nil {
 		return nil, err
 	}
-	return ctx.NewWorker(WorkerConfig{})
+	return ctx.NewWorker(ucp.WorkerConfig{})
 }
 
 // pestHostRole serves until its parent ends. It replies to pings, and reports its memory in KiB and its CPU time in ms.
@@ -159,13 +161,13 @@ func pestHostRole(c *roles.Side) error {
 	if err != nil {
 		return err
 	}
-	w.OnActive(pestPing, func(m *ActiveMessage) {
+	w.OnActive(pestPing, func(m *ucp.ActiveMessage) {
 		// If the window of the guest is full, the reply is dropped: the guest must receive first.
 		if r, _ := m.From.SendActive(pestPong, nil, m.Data, nil); r != nil {
 			r.Release()
 		}
 	})
-	l, err := w.Listen(context.Background(), "tcp", "127.0.0.1:0", ListenConfig{})
+	l, err := w.Listen(context.Background(), "tcp", "127.0.0.1:0", ucp.ListenConfig{})
 	if err != nil {
 		return err
 	}
@@ -174,12 +176,12 @@ func pestHostRole(c *roles.Side) error {
 	serving, stop := context.WithCancel(context.Background())
 	go func() {
 		for c.NextLine() {
-			s.Do(func(*Worker) { debug.FreeOSMemory() })
+			s.Do(func(*ucp.Worker) { debug.FreeOSMemory() })
 			kib, err := residentKiB()
 			if err != nil {
 				panic(err)
 			}
-			c.Printf("%d %d", kib, cpuTime().Milliseconds())
+			c.Printf("%d %d", kib, testenv.CPUTime().Milliseconds())
 		}
 		stop()
 	}()
@@ -206,8 +208,8 @@ func residentKiB() (kib int, err error) {
 
 // pestGuest is an honest client.
 type pestGuest struct {
-	w     *Worker
-	ep    *EP
+	w     *ucp.Worker
+	ep    *ucp.EP
 	where string
 	pongs int
 
@@ -222,10 +224,10 @@ func pestGuestRole(c *roles.Side) error {
 		return err
 	}
 	g := &pestGuest{w: w, where: c.Args[1]}
-	w.OnActive(pestPong, func(*ActiveMessage) { g.pongs++ })
+	w.OnActive(pestPong, func(*ucp.ActiveMessage) { g.pongs++ })
 	limit, stop := context.WithTimeout(context.Background(), pestLimit)
 	defer stop()
-	p, err := w.Dial(limit, "tcp", g.where, DialConfig{})
+	p, err := w.Dial(limit, "tcp", g.where, ucp.DialConfig{})
 	if err != nil {
 		return err
 	}
@@ -262,7 +264,7 @@ func (g *pestGuest) step() error {
 		start, pongs := time.Now(), g.pongs
 		r, err := g.ep.SendActive(pestPing, nil, []byte("hello"), nil)
 		if err == nil && r != nil {
-			err = g.w.finishBlocking(ctx, r, nil)
+			err = g.w.FinishBlocking(ctx, r, nil)
 		}
 		if err == nil {
 			err = g.w.Until(ctx, func() bool { return g.pongs > pongs })
@@ -274,19 +276,19 @@ func (g *pestGuest) step() error {
 		g.echoes++
 	}
 	start := time.Now()
-	p, err := g.w.Dial(ctx, "tcp", g.where, DialConfig{})
+	p, err := g.w.Dial(ctx, "tcp", g.where, ucp.DialConfig{})
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
 	}
 	g.dial = max(g.dial, time.Since(start))
-	return p.EP.CloseWait(ctx, CloseFlush)
+	return p.EP.CloseWait(ctx, ucp.CloseFlush)
 }
 
 // pest is a hostile client that floods a host.
 type pest struct {
 	where string
 	addr  []byte
-	w     *Worker
+	w     *ucp.Worker
 }
 
 // pestRole floods until its parent kills it.
@@ -365,8 +367,8 @@ func (p *pest) garbage(ctx context.Context) error {
 // dials connects correctly, and disconnects at once.
 func (p *pest) dials(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if x, err := p.w.Dial(ctx, "tcp", p.where, DialConfig{}); err == nil {
-			_ = x.EP.CloseWait(ctx, CloseForce)
+		if x, err := p.w.Dial(ctx, "tcp", p.where, ucp.DialConfig{}); err == nil {
+			_ = x.EP.CloseWait(ctx, ucp.CloseForce)
 		}
 	}
 	return nil
@@ -375,7 +377,7 @@ func (p *pest) dials(ctx context.Context) error {
 // endpoints makes as many EPs as it can, 20,000 at most.
 func (p *pest) endpoints(ctx context.Context) error {
 	for range 20000 {
-		e, err := p.w.NewEP(p.addr, EPConfig{})
+		e, err := p.w.NewEP(p.addr, ucp.EPConfig{})
 		if err != nil {
 			return err
 		}
@@ -390,10 +392,10 @@ func (p *pest) progress(ctx context.Context) error {
 }
 
 // fill sends over 64 EPs until it has no more credit, and then keeps the EPs open.
-func (p *pest) fill(ctx context.Context, send func(e *EP) (*Request, error)) error {
-	var eps []*EP
+func (p *pest) fill(ctx context.Context, send func(e *ucp.EP) (*ucp.Request, error)) error {
+	var eps []*ucp.EP
 	for range 64 {
-		e, err := p.w.NewEP(p.addr, EPConfig{})
+		e, err := p.w.NewEP(p.addr, ucp.EPConfig{})
 		if err != nil {
 			return err
 		}
@@ -416,28 +418,28 @@ func (p *pest) fill(ctx context.Context, send func(e *EP) (*Request, error)) err
 // tags sends messages that no receive matches.
 func (p *pest) tags(ctx context.Context) error {
 	b := make([]byte, 4000)
-	return p.fill(ctx, func(e *EP) (*Request, error) { return e.TagSend(99, b, nil) })
+	return p.fill(ctx, func(e *ucp.EP) (*ucp.Request, error) { return e.TagSend(99, b, nil) })
 }
 
 // streams sends stream data that is not read.
 func (p *pest) streams(ctx context.Context) error {
 	b := make([]byte, 4000)
-	return p.fill(ctx, func(e *EP) (*Request, error) { return e.StreamSend(b, nil) })
+	return p.fill(ctx, func(e *ucp.EP) (*ucp.Request, error) { return e.StreamSend(b, nil) })
 }
 
 // announces sends large messages that no receive matches.
 func (p *pest) announces(ctx context.Context) error {
 	b := make([]byte, 1<<20)
-	return p.fill(ctx, func(e *EP) (*Request, error) { return e.TagSend(99, b, nil) })
+	return p.fill(ctx, func(e *ucp.EP) (*ucp.Request, error) { return e.TagSend(99, b, nil) })
 }
 
 // unhandled sends messages without a handler, as fast as it can.
 func (p *pest) unhandled(ctx context.Context) error {
-	e, err := p.w.NewEP(p.addr, EPConfig{})
+	e, err := p.w.NewEP(p.addr, ucp.EPConfig{})
 	for err == nil && ctx.Err() == nil {
-		var r *Request
+		var r *ucp.Request
 		if r, err = e.SendActive(pestNone, nil, make([]byte, 100), nil); r != nil {
-			err = p.w.finishBlocking(ctx, r, err)
+			err = p.w.FinishBlocking(ctx, r, err)
 		}
 		p.w.Progress()
 	}
@@ -446,7 +448,7 @@ func (p *pest) unhandled(ctx context.Context) error {
 
 // neverReads sends requests and does not read the replies.
 func (p *pest) neverReads(ctx context.Context) error {
-	e, err := p.w.NewEP(p.addr, EPConfig{})
+	e, err := p.w.NewEP(p.addr, ucp.EPConfig{})
 	if err != nil {
 		return err
 	}

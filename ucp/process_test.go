@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/memtp"
-	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -156,20 +155,11 @@ func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 	return in
 }
 
-// processSets are the transports between two processes, in a sweep also those that are like rc.
-func processSets() []string {
-	sets := []string{"sm", `\rc`, "tcp", "all"}
-	if testenv.Sweep() {
-		sets = append(sets, "rc_mlx5", `\rc,tcp`)
-	}
-	return sets
-}
-
 // oneSided are the transports that need no progress of a connected target.
 var oneSided = []string{"sm", `\rc`, "rc_mlx5", "all"}
 
 func TestProcesses(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)
@@ -259,7 +249,7 @@ func TestProcesses_TargetStoppedAndServing(t *testing.T) {
 // TestProcesses_TargetKilled: operations that are in flight or waiting when the target is killed complete exactly once:
 // they succeed, or fail with the reason of the EP or of its lane.
 func TestProcesses_TargetKilled(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)
@@ -353,7 +343,7 @@ func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
 
 // TestProcesses_DeathIsDetected: the EP of a peer that dies fails without traffic, also while the worker sleeps.
 func TestProcesses_DeathIsDetected(t *testing.T) {
-	for _, tls := range processSets() {
+	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)

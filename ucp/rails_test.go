@@ -188,7 +188,7 @@ func (p *pair) startTagged(t *testing.T, n, seed int) (send, recv *Request) {
 
 // TestRails_Messages: announced messages arrive completely, with each scheme.
 func TestRails_Messages(t *testing.T) {
-	for _, scheme := range schemes {
+	for _, scheme := range tlsets.RndvSchemes {
 		t.Run(scheme, func(t *testing.T) {
 			cfg := railConfig()
 			cfg.RndvScheme = scheme

@@ -163,7 +163,7 @@ func TestRegCache_Disabled(t *testing.T) {
 
 // TestRegCache_CannotRegister: messages of memory that cannot be registered use another scheme.
 func TestRegCache_CannotRegister(t *testing.T) {
-	for _, scheme := range schemes {
+	for _, scheme := range tlsets.RndvSchemes {
 		p, f := fakePair(t, Config{RndvScheme: scheme}, faketp.LikeRC(), faketp.LikeUD())
 		p.connect()
 		f.NoReg = true

@@ -17,12 +17,9 @@ import (
 // rndvSizes are lengths around the limits of fragments and thresholds.
 var rndvSizes = []int{1, 2024, 2025, 8168, 8169, 1 << 18}
 
-// schemes are the values of RNDV_SCHEME.
-var schemes = []string{"auto", "get_zcopy", "put_zcopy", "am"}
-
 // overSchemes runs a test over transport sets that differ, with each scheme. All messages use rendezvous.
 func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
-	for _, scheme := range schemes {
+	for _, scheme := range tlsets.RndvSchemes {
 		t.Run(scheme, func(t *testing.T) {
 			for _, set := range faketp.AllSets() {
 				set.Run(t, func(t *testing.T) {
@@ -98,12 +95,9 @@ type rndvPair struct {
 	from, to *Mem
 }
 
-// rndvLen is the length of a message in many fragments.
-const rndvLen = 100_000
-
 func newRndvPair(t testing.TB, set tlsets.Set, scheme string) *rndvPair {
 	p := &rndvPair{pair: newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1})}
-	p.from, p.to = p.a.memOf(t, rndvLen), p.b.memOf(t, rndvLen)
+	p.from, p.to = p.a.memOf(t, tlsets.LongMessage), p.b.memOf(t, tlsets.LongMessage)
 	p.b.w.OnActive(1, func(m *ActiveMessage) { p.kept = append(p.kept, m.Keep()) })
 	p.connect()
 	return p
@@ -115,7 +109,7 @@ func eachScheme(t *testing.T, f func(t *testing.T, p *rndvPair)) {
 		faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP()),
 		tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc_mlx5", "rc_mlx5"),
 	}
-	for _, scheme := range schemes[1:] {
+	for _, scheme := range tlsets.RndvSchemes[1:] {
 		t.Run(scheme, func(t *testing.T) {
 			for _, set := range sets {
 				t.Run(set.Name, func(t *testing.T) { f(t, newRndvPair(t, set, scheme)) })
@@ -156,7 +150,7 @@ func (p *rndvPair) recv(m *ActiveMessage, buf []byte) *Request {
 func TestRndv_Later(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
 		for seed := range 3 {
-			r := p.send(rndvLen, seed)
+			r := p.send(tlsets.LongMessage, seed)
 			m := p.announcement()
 			require.NoError(t, p.flush())
 			assert.False(t, r.Done())
@@ -164,7 +158,7 @@ func TestRndv_Later(t *testing.T) {
 			clear(p.to.Bytes())
 			require.NoError(t, p.finish(p.recv(m, p.to.Bytes()), nil))
 			require.NoError(t, p.finish(r, nil))
-			requireBytes(t, pattern(rndvLen, seed), p.to.Bytes())
+			requireBytes(t, pattern(tlsets.LongMessage, seed), p.to.Bytes())
 		}
 	})
 }
@@ -172,13 +166,13 @@ func TestRndv_Later(t *testing.T) {
 // TestRndv_Truncated: the buffer has the first bytes, and the send succeeds.
 func TestRndv_Truncated(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
-		for _, n := range []int{0, 1, rndvLen - 1} {
-			r := p.send(rndvLen, n)
+		for _, n := range []int{0, 1, tlsets.LongMessage - 1} {
+			r := p.send(tlsets.LongMessage, n)
 			m := p.announcement()
 			clear(p.to.Bytes())
 			recv, err := m.Recv(p.to.Bytes()[:n], &OpParams{Mem: p.to})
 			assert.ErrorIs(t, p.finish(recv, err), ucs.ErrTruncated)
-			requireBytes(t, pattern(rndvLen, n)[:n], p.to.Bytes()[:n])
+			requireBytes(t, pattern(tlsets.LongMessage, n)[:n], p.to.Bytes()[:n])
 			requireZero(t, p.to.Bytes()[n:], "written past the end of the buffer")
 			require.NoError(t, p.finish(r, nil))
 			_, err = m.Recv(p.to.Bytes(), nil)
@@ -201,7 +195,7 @@ func TestRndv_Dropped(t *testing.T) {
 			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "the message that was kept")
 		})
 		p.connect()
-		data := pattern(rndvLen, 1)
+		data := pattern(tlsets.LongMessage, 1)
 		require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, data, nil)))
 		assert.Equal(t, 1, calls)
 		require.NoError(t, p.finish(p.a.ep.SendActive(7, nil, data, nil)), "there is no handler")
@@ -246,7 +240,7 @@ func TestRndv_Several(t *testing.T) {
 func TestRndv_DataDoesNotBlockOthers(t *testing.T) {
 	p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), "am")
 	p.b.w.OnActive(2, func(m *ActiveMessage) { assert.NoError(t, m.copyTo(nil, action{stage: &activeRecv})) })
-	r := p.send(rndvLen, 1)
+	r := p.send(tlsets.LongMessage, 1)
 	recv := p.recv(p.announcement(), p.to.Bytes())
 	for range 3 {
 		p.step()
@@ -263,7 +257,7 @@ func TestRndv_DataDoesNotBlockOthers(t *testing.T) {
 // TestRndv_CloseFlush: CloseFlush waits for the data of messages that were sent or are received.
 func TestRndv_CloseFlush(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
-		r := p.send(rndvLen, 1)
+		r := p.send(tlsets.LongMessage, 1)
 		m := p.announcement()
 		closing, err := p.a.ep.Close(CloseFlush)
 		require.NoError(t, err)
@@ -296,9 +290,9 @@ func TestRndv_CloseDuringTransfer(t *testing.T) {
 
 // closeAfterSteps closes an EP some steps after a receive was posted.
 func (p *rndvPair) closeAfterSteps(t *testing.T, bySender bool, steps int) {
-	sent := []*Request{p.send(rndvLen, steps)}
+	sent := []*Request{p.send(tlsets.LongMessage, steps)}
 	m := p.announcement()
-	sent = append(sent, p.send(rndvLen, steps))
+	sent = append(sent, p.send(tlsets.LongMessage, steps))
 	late := p.announcement()
 	recv := p.recv(m, p.to.Bytes())
 	for range steps {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -42,10 +43,10 @@ func control(ep, id uint64, st ucs.Status) []byte {
 
 // TestRndv_ForgedToReceiver: messages for a receive other than the announced one, or with more data, change nothing.
 func TestRndv_ForgedToReceiver(t *testing.T) {
-	for _, scheme := range schemes[1:] {
+	for _, scheme := range tlsets.RndvSchemes[1:] {
 		t.Run(scheme, func(t *testing.T) {
 			p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), scheme)
-			sent := p.send(rndvLen, 1)
+			sent := p.send(tlsets.LongMessage, 1)
 			m := p.announcement()
 			e, w := m.From, p.b.w
 			p.b.dial(t, &p.a) // adopts the connection of e
@@ -64,7 +65,7 @@ func TestRndv_ForgedToReceiver(t *testing.T) {
 				{"data for name 0", data, frag(e.id, 0, 0, 1)},
 				{"a gap", data, frag(e.id, name, 1, 1)},
 				{"a great offset", data, frag(e.id, name, ^uint64(0), 1)},
-				{"too much", data, frag(e.id, name, 0, rndvLen+1)},
+				{"too much", data, frag(e.id, name, 0, tlsets.LongMessage+1)},
 				{"an acknowledgement of a receive", ack, control(e.id, name, 0)},
 				{"the end of a put for another EP", putDone, control(other.id, name, 0)},
 			}
@@ -93,7 +94,7 @@ func mustUnpack(t *testing.T, e *EP, m *Mem) *RKey {
 // If the key of an RTR is invalid, the data is sent in fragments.
 func TestRndv_ForgedToSender(t *testing.T) {
 	p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), "am")
-	sent := p.send(rndvLen, 1)
+	sent := p.send(tlsets.LongMessage, 1)
 	m := p.announcement()
 	e, w, name := p.a.ep, p.a.w, sent.remote
 	other, err := w.NewEP(p.b.w.Address(), EPConfig{})
@@ -105,7 +106,7 @@ func TestRndv_ForgedToSender(t *testing.T) {
 		{"of another EP", w.handleRTR, rtr(wire.RTR{EP: other.id, ID: name, Recv: 1, Length: 1})},
 		{"of no EP", w.handleRTR, rtr(wire.RTR{EP: e.id + 77, ID: name, Recv: 1, Length: 1})},
 		{"of no message", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name + 77, Recv: 1, Length: 1})},
-		{"beyond the end", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name, Recv: 1, Length: rndvLen + 1})},
+		{"beyond the end", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name, Recv: 1, Length: tlsets.LongMessage + 1})},
 		{"far beyond the end", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name, Recv: 1, Length: ^uint64(0)})},
 		{"data", w.handleData, frag(e.id, name, 0, 1)},
 		{"the end of a put", w.handleControl((*Worker).handlePutDone), control(e.id, name, 0)},
@@ -125,7 +126,7 @@ func TestRndv_ForgedToSender(t *testing.T) {
 // data is sent in fragments.
 func TestRndv_ForgedAnnouncements(t *testing.T) {
 	p := newRndvPair(t, faketp.Set("like sm", faketp.LikeSM()), "auto")
-	sent := p.send(rndvLen, 1)
+	sent := p.send(tlsets.LongMessage, 1)
 	m := p.announcement()
 	w, e := p.b.w, m.From
 	rts := func(head wire.Head, rts wire.RTS, rest ...byte) []byte {
@@ -154,7 +155,7 @@ func TestRndv_ForgedAnnouncements(t *testing.T) {
 // TestRndv_GivenUp: a canceled receive does not use its buffer any more while the peer sends, puts, or is read.
 func TestRndv_GivenUp(t *testing.T) {
 	eachScheme(t, func(t *testing.T, p *rndvPair) {
-		sent := p.send(rndvLen, 1)
+		sent := p.send(tlsets.LongMessage, 1)
 		p.b.w.bufferWaitLimit = patience
 		m := p.announcement()
 		recv := p.recv(m, p.to.Bytes())
@@ -179,7 +180,7 @@ func TestRndv_GivenUp(t *testing.T) {
 func TestRndv_PeerFails(t *testing.T) {
 	for _, st := range []ucs.Status{ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusConnReset} {
 		p := newRndvPair(t, faketp.Set("like rc+ud", faketp.LikeRC(), faketp.LikeUD()), "get_zcopy")
-		sent := p.send(rndvLen, 1)
+		sent := p.send(tlsets.LongMessage, 1)
 		m := p.announcement()
 		ack := p.a.w.handleControl((*Worker).handleAck)
 		ack(control(p.a.ep.id, sent.remote, st), nil)

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/all"
 )
@@ -29,51 +30,51 @@ const rndvDepth = 4
 
 // rndvPeer sends or receives messages with rendezvous without end.
 type rndvPeer struct {
-	ctx  *Context
-	w    *Worker
-	ep   *EP        // nil until the other side is ready
-	mem  []*Mem     // nil entries: buffers are not registered by the caller
-	bufs [][]byte   // in mem
-	reqs []*Request // by buffer; nil: none in progress
-	ok   int        // requests that have succeeded
-	err  error      // of the latest request that has failed
+	ctx  *ucp.Context
+	w    *ucp.Worker
+	ep   *ucp.EP        // nil until the other side is ready
+	mem  []*ucp.Mem     // nil entries: buffers are not registered by the caller
+	bufs [][]byte       // in mem
+	reqs []*ucp.Request // by buffer; nil: none in progress
+	ok   int            // requests that have succeeded
+	err  error          // of the latest request that has failed
 }
 
 // newRndvPeer makes a side. With cached the buffers are registered for each message.
 func newRndvPeer(tls, scheme string, cached bool) (*rndvPeer, error) {
-	cfg := Config{RndvScheme: scheme, RndvThresh: 1}
+	cfg := ucp.Config{RndvScheme: scheme, RndvThresh: 1}
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return nil, err
 	}
-	x := &rndvPeer{reqs: make([]*Request, rndvDepth)}
+	x := &rndvPeer{reqs: make([]*ucp.Request, rndvDepth)}
 	var err error
-	if x.ctx, err = NewContext(cfg, tlsets.Components(all.Config{})...); err != nil {
+	if x.ctx, err = ucp.NewContext(cfg, tlsets.Components(all.Config{})...); err != nil {
 		return nil, err
 	}
-	if x.w, err = x.ctx.NewWorker(WorkerConfig{}); err != nil {
+	if x.w, err = x.ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
 		return nil, err
 	}
 	for range rndvDepth {
 		if cached {
-			x.mem, x.bufs = append(x.mem, nil), append(x.bufs, make([]byte, rndvLen))
+			x.mem, x.bufs = append(x.mem, nil), append(x.bufs, make([]byte, tlsets.LongMessage))
 			continue
 		}
-		m, err := x.ctx.MemAlloc(rndvLen)
+		m, err := x.ctx.MemAlloc(tlsets.LongMessage)
 		if err != nil {
 			return nil, err
 		}
 		x.mem, x.bufs = append(x.mem, m), append(x.bufs, m.Bytes())
 	}
-	x.w.OnActive(rndvHello, func(m *ActiveMessage) { x.ep = m.From })
+	x.w.OnActive(rndvHello, func(m *ucp.ActiveMessage) { x.ep = m.From })
 	x.w.OnActive(rndvData, x.receive)
 	return x, nil
 }
 
 // receive receives a message into a free buffer; without one the message is dropped.
-func (x *rndvPeer) receive(m *ActiveMessage) {
+func (x *rndvPeer) receive(m *ucp.ActiveMessage) {
 	for i, r := range x.reqs {
 		if r == nil {
-			r, err := m.Recv(x.bufs[i], &OpParams{Mem: x.mem[i]})
+			r, err := m.Recv(x.bufs[i], &ucp.OpParams{Mem: x.mem[i]})
 			x.note(i, r, err)
 			return
 		}
@@ -84,14 +85,14 @@ func (x *rndvPeer) receive(m *ActiveMessage) {
 func (x *rndvPeer) send() {
 	for i, r := range x.reqs {
 		if r == nil && x.ep != nil && x.ep.Err() == nil {
-			r, err := x.ep.SendActive(rndvData, nil, x.bufs[i], &OpParams{Mem: x.mem[i]})
+			r, err := x.ep.SendActive(rndvData, nil, x.bufs[i], &ucp.OpParams{Mem: x.mem[i]})
 			x.note(i, r, err)
 		}
 	}
 }
 
 // note records a request, or the result of a completed one.
-func (x *rndvPeer) note(i int, r *Request, err error) {
+func (x *rndvPeer) note(i int, r *ucp.Request, err error) {
 	switch {
 	case err != nil:
 		x.err = err
@@ -110,7 +111,7 @@ func (x *rndvPeer) step() (busy bool) {
 			continue
 		}
 		x.reqs[i] = nil
-		if err := r.take(); err != nil {
+		if err := r.Take(); err != nil {
 			x.err = err
 		} else {
 			x.ok++
@@ -140,7 +141,7 @@ func rndvRole(c *roles.Side) error {
 	if err != nil {
 		return err
 	}
-	if x.ep, err = x.w.NewEP(addr, EPConfig{}); err != nil {
+	if x.ep, err = x.w.NewEP(addr, ucp.EPConfig{}); err != nil {
 		return err
 	}
 	if r, err := x.ep.SendActive(rndvHello, nil, nil, nil); err != nil {
@@ -171,7 +172,7 @@ func rndvRole(c *roles.Side) error {
 // fail with the reason, and its memory is not written after that.
 func TestRndv_Killed(t *testing.T) {
 	for _, tls := range []string{"sm", "rc_mlx5", "tcp"} {
-		for _, scheme := range schemes[1:] {
+		for _, scheme := range tlsets.RndvSchemes[1:] {
 			for _, victim := range []string{"send", "recv"} {
 				t.Run(tls+"/"+scheme+"/victim="+victim, func(t *testing.T) {
 					for i := range testenv.Rounds(1, 20) {
@@ -194,7 +195,7 @@ func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 	c := roles.New(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()), buffers)
 	defer c.Kill(t)
 	failed := func() bool { return x.ep != nil && x.ep.Err() != nil }
-	testenv.ProgressWithin(t, patience, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		if victim == "recv" {
 			x.send()
 		}
@@ -203,19 +204,19 @@ func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 	})
 	require.False(t, failed(), "%v", x.err)
 	c.Kill(t)
-	testenv.ProgressWithin(t, patience, func() bool { return !x.step() && failed() })
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return !x.step() && failed() })
 	if x.err != nil {
 		assert.ErrorIs(t, x.err, ucs.ErrConnReset)
 	}
 	for _, b := range x.bufs {
-		fill(b, closedByte)
+		testenv.Fill(b, tlsets.ClosedByte)
 	}
 	for range 100 {
 		x.step()
 	}
 	for _, b := range x.bufs {
-		assert.Equal(t, rndvLen, bytes.Count(b, []byte{closedByte}), "written after the request has completed")
+		assert.Equal(t, tlsets.LongMessage, bytes.Count(b, []byte{tlsets.ClosedByte}), "written after the request has completed")
 	}
-	assert.Zero(t, inUse(x.w), "requests that were not released")
+	assert.Zero(t, ucp.RequestsInUse(x.w), "requests that were not released")
 	require.NoError(t, x.close())
 }

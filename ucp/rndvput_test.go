@@ -37,10 +37,10 @@ func TestRndvPut_CompletesWithoutSender(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", "xrc"} {
 		t.Run(tls, func(t *testing.T) {
 			p := newRndvPair(t, tlsets.Real(tls, tls), putScheme)
-			first := p.send(rndvLen, 0) // both sides have their lanes
+			first := p.send(tlsets.LongMessage, 0) // both sides have their lanes
 			require.NoError(t, p.finish(p.recv(p.announcement(), p.to.Bytes()), nil))
 			require.NoError(t, p.finish(first, nil))
-			sent := p.send(rndvLen, 1)
+			sent := p.send(tlsets.LongMessage, 1)
 			recv := p.recv(p.announcement(), p.to.Bytes())
 			testenv.ProgressWithin(t, patience, func() bool {
 				p.a.w.Progress()
@@ -121,10 +121,10 @@ func TestRndvPut_TargetRejects(t *testing.T) {
 		set.Run(t, func(t *testing.T) {
 			p := newRndvPair(t, set, putScheme)
 			p.warm()
-			sent := p.send(rndvLen, 1)
+			sent := p.send(tlsets.LongMessage, 1)
 			recv := p.recv(p.announcement(), p.to.Bytes())
-			gone := p.b.memOf(t, rndvLen)
-			rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: recv.remote, Length: rndvLen, Addr: gone.Addr(), Key: gone.Pack()}
+			gone := p.b.memOf(t, tlsets.LongMessage)
+			rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: recv.remote, Length: tlsets.LongMessage, Addr: gone.Addr(), Key: gone.Pack()}
 			require.NoError(t, gone.Close())
 			p.a.w.handleRTR(rtr.Append(nil), nil)
 			err := p.finish(sent, nil)
@@ -160,7 +160,7 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 			}
 			p := newRndvPair(t, set, putScheme)
 			p.warm()
-			sent := p.send(rndvLen, 1)
+			sent := p.send(tlsets.LongMessage, 1)
 			armed = true
 			recv := p.recv(p.announcement(), p.to.Bytes())
 			require.ErrorIs(t, p.finish(sent, nil), ucs.ErrTimedOut)
@@ -185,7 +185,7 @@ func TestRndvPut_LaneRejects(t *testing.T) {
 	p := newRndvPair(t, set, putScheme)
 	p.warm()
 	armed = true
-	sent := p.send(rndvLen, 1)
+	sent := p.send(tlsets.LongMessage, 1)
 	recv := p.recv(p.announcement(), p.to.Bytes())
 	require.ErrorIs(t, p.finish(sent, nil), ucs.ErrIO)
 	require.ErrorIs(t, p.finish(recv, nil), ucs.ErrIO)

@@ -6,13 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
 // announceTagged sends a tagged message with rendezvous.
 func (p *rndvPair) announceTagged(tag uint64, sync bool) *Request {
 	p.t.Helper()
-	copy(p.from.Bytes(), pattern(rndvLen, int(tag)))
+	copy(p.from.Bytes(), pattern(tlsets.LongMessage, int(tag)))
 	send := p.a.ep.TagSend
 	if sync {
 		send = p.a.ep.TagSendSync
@@ -29,7 +30,7 @@ func TestRndvTag(t *testing.T) {
 		for tag, mem := range []*Mem{p.to, nil} {
 			for _, expected := range []bool{true, false} {
 				for _, sync := range []bool{false, true} {
-					buf, params, info := make([]byte, rndvLen), &OpParams{}, &TagInfo{}
+					buf, params, info := make([]byte, tlsets.LongMessage), &OpParams{}, &TagInfo{}
 					if mem != nil {
 						buf, params.Mem = mem.Bytes(), mem
 						clear(buf)
@@ -53,7 +54,7 @@ func TestRndvTag(t *testing.T) {
 					require.NoError(t, p.finish(sent, nil))
 					requireBytes(t, p.from.Bytes(), buf)
 					assert.Equal(t, uint64(tag), info.Tag)
-					assert.Equal(t, rndvLen, info.Length)
+					assert.Equal(t, tlsets.LongMessage, info.Length)
 				}
 			}
 		}
@@ -75,7 +76,7 @@ func TestRndvTag_Truncated(t *testing.T) {
 			require.NoError(t, p.finish(sent, nil))
 			requireBytes(t, p.from.Bytes()[:n], buf[:n])
 			requireZero(t, buf[n:], "written past the end of the buffer")
-			assert.Equal(t, rndvLen, info.Length)
+			assert.Equal(t, tlsets.LongMessage, info.Length)
 		}
 	})
 }
@@ -89,7 +90,7 @@ func TestRndvTag_Probed(t *testing.T) {
 			p.unexpected(1)
 			m, info, ok := p.b.w.TagProbe(0, 0, true)
 			require.True(t, ok)
-			assert.Equal(t, rndvLen, info.Length)
+			assert.Equal(t, tlsets.LongMessage, info.Length)
 			if k == 2 {
 				require.NoError(t, p.finish(m.Recv(p.to.Bytes(), nil, &OpParams{Mem: p.to})))
 				requireBytes(t, p.from.Bytes(), p.to.Bytes())

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -15,6 +15,9 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -29,7 +32,6 @@ const (
 	stormStride  = stormSlot + stormGuard
 	stormLen     = stormSlots*stormStride + stormGuard
 	guardByte    = 0xC3
-	closedByte   = 0x5A
 )
 
 // TestStorm: clients of one server are killed during puts and gets, and the server closes memory meanwhile. Clients
@@ -69,7 +71,7 @@ type storm struct {
 
 // stormRegion is memory that clients access.
 type stormRegion struct {
-	mem *Mem
+	mem *ucp.Mem
 	own []byte // memory of the caller; nil if the context has allocated it
 }
 
@@ -102,13 +104,9 @@ func (s *storm) newRegion(t *testing.T, i int) *stormRegion {
 	require.NoError(t, err)
 	b := r.mem.Bytes()
 	for at := 0; at < len(b); at += stormStride {
-		fill(b[at:at+stormGuard], guardByte)
+		testenv.Fill(b[at:at+stormGuard], guardByte)
 	}
 	return r
-}
-
-func fill(b []byte, v byte) {
-	copy(b, bytes.Repeat([]byte{v}, len(b)))
 }
 
 // check finds bytes that were written outside of the slots.
@@ -121,7 +119,7 @@ func (s *storm) check(t *testing.T) {
 		}
 	}
 	for _, b := range s.closedMem {
-		require.Len(t, b, bytes.Count(b, []byte{closedByte}), "written after it has closed")
+		require.Len(t, b, bytes.Count(b, []byte{tlsets.ClosedByte}), "written after it has closed")
 	}
 }
 
@@ -155,7 +153,7 @@ func (s *storm) run(t *testing.T, kills int) {
 func (s *storm) newClient(t *testing.T) *roles.Child {
 	words := make([]string, len(s.regions))
 	for i, r := range s.regions {
-		words[i] = remoteMem{s.w.Address(), r.mem.Pack()}.String()
+		words[i] = ucppair.Remote{Addr: s.w.Address(), Key: r.mem.Pack()}.String()
 	}
 	slot := s.slot
 	s.slot = (s.slot + 1) % stormSlots
@@ -177,7 +175,7 @@ func (s *storm) close(t *testing.T, r *stormRegion) {
 	assert.NoError(t, err)
 	s.closed++
 	if r.own != nil {
-		fill(r.own, closedByte)
+		testenv.Fill(r.own, tlsets.ClosedByte)
 		s.closedMem = append(s.closedMem, r.own)
 	}
 }
@@ -217,33 +215,33 @@ func stormRole(c *roles.Side) error {
 // stormClient writes and reads its slot in each region that is open.
 type stormClient struct {
 	rng   *rand.Rand
-	w     *Worker
-	ep    *EP
-	local *Mem
+	w     *ucp.Worker
+	ep    *ucp.EP
+	local *ucp.Mem
 	at    uint64
 	views []*stormView
 }
 
 // stormView is the slot of a client in one region.
 type stormView struct {
-	remote remoteMem
-	key    *RKey
+	remote ucppair.Remote
+	key    *ucp.RKey
 	want   []byte // nil: not written yet
 }
 
 func (x *stormClient) open(tls string, regions []string) error {
-	ctx, err := openContext(tls)
+	ctx, err := ucppair.OpenContext(tls)
 	if err != nil {
 		return err
 	}
-	if x.w, err = ctx.NewWorker(WorkerConfig{}); err != nil {
+	if x.w, err = ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
 		return err
 	}
 	if x.local, err = ctx.MemAlloc(stormSlot); err != nil {
 		return err
 	}
 	for _, s := range regions {
-		remote, err := parseRemote(s)
+		remote, err := ucppair.ParseRemote(s)
 		if err != nil {
 			return err
 		}
@@ -254,11 +252,11 @@ func (x *stormClient) open(tls string, regions []string) error {
 
 // connect makes a new EP, with the keys of the regions that are open.
 func (x *stormClient) connect() (err error) {
-	if x.ep, err = x.w.NewEP(x.views[0].remote.addr, EPConfig{}); err != nil {
+	if x.ep, err = x.w.NewEP(x.views[0].remote.Addr, ucp.EPConfig{}); err != nil {
 		return err
 	}
 	for _, v := range x.views {
-		if v.key, err = x.ep.Unpack(v.remote.key); err != nil {
+		if v.key, err = x.ep.Unpack(v.remote.Key); err != nil {
 			return err
 		}
 	}
@@ -293,7 +291,7 @@ func (x *stormClient) reconnect() error {
 	for _, v := range x.views {
 		v.key.Close()
 	}
-	if err := x.ep.CloseWait(context.Background(), CloseForce); err != nil {
+	if err := x.ep.CloseWait(context.Background(), ucp.CloseForce); err != nil {
 		return err
 	}
 	return x.connect()
@@ -310,12 +308,12 @@ func (x *stormClient) use(v *stormView) error {
 		from = x.rng.IntN(stormSlot)
 		n = 1 + x.rng.IntN(stormSlot-from)
 	}
-	var p *OpParams
+	var p *ucp.OpParams
 	if x.rng.IntN(2) == 0 {
-		p = &OpParams{Mem: x.local}
+		p = &ucp.OpParams{Mem: x.local}
 	}
 	buf := x.local.Bytes()[:n]
-	copy(buf, pattern(n, x.rng.IntN(256)))
+	copy(buf, testenv.Pattern(n, x.rng.IntN(256)))
 	copy(v.want[from:], buf)
 	raddr := v.key.Addr() + x.at
 	if err := x.ep.PutWait(ctx, buf, raddr+uint64(from), v.key, p); err != nil {

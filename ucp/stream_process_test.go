@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -22,7 +24,7 @@ func streamByte(off int) byte { return byte(off*7 + off>>8) }
 // streamerRole is a peer that sends without end, in pieces of all lengths. Its arguments are transports and the address
 // of the worker that reads, which has an EP to it before.
 func streamerRole(c *roles.Side) error {
-	w, ep, err := reachParent(c)
+	w, ep, err := ucppair.ReachParent(c)
 	if err != nil {
 		return err
 	}
@@ -57,22 +59,22 @@ func TestStream_SenderKilled(t *testing.T) {
 
 // killStreamer reads from a child, kills it after about n bytes, and reads on.
 func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
-	ctx, err := openContext(tls)
+	ctx, err := ucppair.OpenContext(tls)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ctx.Close()) }()
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
-	defer func() { require.Zero(t, inUse(w), "requests that never came back") }()
+	defer func() { require.Zero(t, ucp.RequestsInUse(w), "requests that never came back") }()
 	defer func() { require.NoError(t, w.Close()) }()
 
 	c := roles.Start(t, "streamer", tls, fmt.Sprintf("%x", w.Address()))
 	addr, err := hex.DecodeString(c.Line(t))
 	require.NoError(t, err)
-	ep, err := w.NewEP(addr, EPConfig{})
+	ep, err := w.NewEP(addr, ucp.EPConfig{})
 	require.NoError(t, err)
 	c.Send(t, "go")
 
-	within, cancel := context.WithTimeout(t.Context(), patience)
+	within, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
 	defer cancel()
 	buf, off, killed := make([]byte, 40000), 0, false
 	for err == nil {
@@ -93,5 +95,5 @@ func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
 	require.ErrorIs(t, err, ucs.ErrConnReset)
 	require.ErrorIs(t, ep.Err(), ucs.ErrConnReset)
 	require.Nil(t, ep.StreamData())
-	require.NoError(t, ep.CloseWait(within, CloseFlush))
+	require.NoError(t, ep.CloseWait(within, ucp.CloseFlush))
 }

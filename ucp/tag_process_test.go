@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -18,14 +20,14 @@ func init() { roles.Register("tagger", taggerRole) }
 // taggerRole is a peer that sends messages of all lengths without end. Its arguments are transports and the address of
 // the worker that receives.
 func taggerRole(c *roles.Side) error {
-	_, ep, err := reachParent(c)
+	_, ep, err := ucppair.ReachParent(c)
 	if err != nil {
 		return err
 	}
 	lengths, i := rand.New(rand.NewPCG(1, 1)), -1
 	return c.UntilParentEnds(func(ctx context.Context) error {
 		i++
-		return ep.TagSendWait(ctx, 1, pattern(lengths.IntN(1<<lengths.IntN(17)), i), nil)
+		return ep.TagSendWait(ctx, 1, testenv.Pattern(lengths.IntN(1<<lengths.IntN(17)), i), nil)
 	})
 }
 
@@ -45,18 +47,18 @@ func TestTag_SenderKilled(t *testing.T) {
 // killTagger receives messages of a child and kills it after about n messages.
 func killTagger(t *testing.T, tls string, n int) {
 	const longest, posted = 1 << 16, 8
-	ctx, err := openContext(tls)
+	ctx, err := ucppair.OpenContext(tls)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ctx.Close()) }()
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
-	defer func() { require.Zero(t, inUse(w), "requests that never came back") }()
+	defer func() { require.Zero(t, ucp.RequestsInUse(w), "requests that never came back") }()
 	defer func() { require.NoError(t, w.Close()) }()
 
 	type receive struct {
 		buf  []byte
-		info TagInfo
-		req  *Request
+		info ucp.TagInfo
+		req  *ucp.Request
 	}
 	var queue []*receive
 	post := func() {
@@ -70,8 +72,8 @@ func killTagger(t *testing.T, tls string, n int) {
 		size := lengths.IntN(1 << lengths.IntN(17))
 		if err == nil {
 			require.Equal(t, size, r.info.Length, "message %d", seen)
-			requireBytes(t, pattern(size, seen), r.buf[:size])
-			requireZero(t, r.buf[size:], "beyond the message")
+			testenv.RequireBytes(t, testenv.Pattern(size, seen), r.buf[:size])
+			testenv.RequireZero(t, r.buf[size:], "beyond the message")
 		} else {
 			require.ErrorIs(t, err, ucs.ErrConnReset)
 		}
@@ -84,7 +86,7 @@ func killTagger(t *testing.T, tls string, n int) {
 	require.NoError(t, err)
 
 	c := roles.Start(t, "tagger", tls, fmt.Sprintf("%x", w.Address()))
-	within, cancel := context.WithTimeout(t.Context(), patience)
+	within, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
 	defer cancel()
 	for seen < n {
 		r := queue[0]
@@ -96,20 +98,20 @@ func killTagger(t *testing.T, tls string, n int) {
 		post()
 	}
 	c.Kill(t)
-	testenv.ProgressWithin(t, patience, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		w.Progress()
-		return w.eps.Len() == 0
+		return w.EPs().Len() == 0
 	})
 	for _, r := range queue {
 		switch {
 		case r.req == nil:
 			check(r, nil)
 		case r.req.Done():
-			check(r, r.req.take())
+			check(r, r.req.Take())
 		default:
 			require.True(t, r.req.Cancel(), "the receive is not matched")
 			r.req.Release()
-			requireZero(t, r.buf, "written without a message")
+			testenv.RequireZero(t, r.buf, "written without a message")
 		}
 	}
 	require.False(t, never.Done())

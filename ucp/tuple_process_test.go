@@ -18,6 +18,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -186,7 +187,7 @@ func (p *poster) long() (reqs []*Request) {
 func TestTuple_TargetStopped(t *testing.T) {
 	testenv.NeedCMA(t)
 	cfg := tupleq
-	cfg.RndvScheme = schemes[0]
+	cfg.RndvScheme = tlsets.RndvSchemes[0]
 	p := newPoster(t, "xrc", cfg)
 	testenv.ProgressWithin(t, patience, func() bool {
 		p.short()
@@ -520,8 +521,8 @@ func (x *tupler) endOne(t *testing.T, s *tuplerOp, check func(*tuplerOp) error, 
 // nothingLeft checks for late writes, and for resources of the peer at the worker.
 func (x *tupler) nothingLeft(t *testing.T) {
 	for k := range tuplerSlots {
-		fill(x.sends[k].buf, closedByte)
-		fill(x.recvs[k].buf, closedByte)
+		testenv.Fill(x.sends[k].buf, tlsets.ClosedByte)
+		testenv.Fill(x.recvs[k].buf, tlsets.ClosedByte)
 	}
 	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
 		_, err := x.w.TagRecv(make([]byte, tuplerLongest), 0, 0, nil, nil)
@@ -531,8 +532,8 @@ func (x *tupler) nothingLeft(t *testing.T) {
 		x.w.Progress()
 	}
 	for k := range tuplerSlots {
-		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{closedByte}), "written by a send")
-		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{closedByte}), "written after the receive has completed")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{tlsets.ClosedByte}), "written by a send")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{tlsets.ClosedByte}), "written after the receive has completed")
 	}
 	queues, _ := x.w.tuples.in.Queues()
 	assert.Zero(t, queues, "queues of the dead peer")

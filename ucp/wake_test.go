@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 func init() { roles.Register("sleeper", sleeperRole) }
@@ -77,16 +79,16 @@ func wakeReader(b *testing.B, pause time.Duration) {
 
 // wakeWorker wakes a worker of another process.
 func wakeWorker(b *testing.B, tls string, pause time.Duration) {
-	ctx, err := openContext(tls)
+	ctx, err := ucppair.OpenContext(tls)
 	require.NoError(b, err)
 	defer func() { require.NoError(b, ctx.Close()) }()
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(b, err)
 	defer func() { require.NoError(b, w.Close()) }()
-	var peer *EP
-	w.OnActive(wakeHere, func(m *ActiveMessage) { peer = m.From })
+	var peer *ucp.EP
+	w.OnActive(wakeHere, func(m *ucp.ActiveMessage) { peer = m.From })
 	c := roles.Start(b, "sleeper", tls, fmt.Sprintf("%x", w.Address()))
-	testenv.ProgressWithin(b, patience, func() bool { w.Progress(); return peer != nil })
+	testenv.ProgressWithin(b, testenv.Watchdog, func() bool { w.Progress(); return peer != nil })
 	wakes(b, c, pause, func(now uint64) {
 		r, err := peer.SendActive(wakeCall, nil, binary.NativeEndian.AppendUint64(nil, now), nil)
 		require.NoError(b, err)
@@ -104,11 +106,11 @@ func sleeperRole(c *roles.Side) error {
 	if c.Args[0] == "eventfd" {
 		return readEvents(c)
 	}
-	w, ep, err := reachParent(c)
+	w, ep, err := ucppair.ReachParent(c)
 	if err != nil {
 		return err
 	}
-	w.OnActive(wakeCall, func(m *ActiveMessage) {
+	w.OnActive(wakeCall, func(m *ucp.ActiveMessage) {
 		c.Printf("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
 	})
 	r, err := ep.SendActive(wakeHere, nil, nil, nil)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -27,7 +28,7 @@ func TestCancel_Announced(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for range 3 {
-			r := p.announce(pattern(rndvLen, 1))
+			r := p.announce(pattern(tlsets.LongMessage, 1))
 			p.unexpected(1)
 			require.False(t, r.Cancel())
 			require.False(t, r.Cancel(), "it is canceled already")
@@ -35,11 +36,11 @@ func TestCancel_Announced(t *testing.T) {
 			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
 			p.unexpected(0)
 		}
-		next := p.announce(pattern(rndvLen, 2))
-		buf := make([]byte, rndvLen)
+		next := p.announce(pattern(tlsets.LongMessage, 2))
+		buf := make([]byte, tlsets.LongMessage)
 		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 1, exact, nil, nil)))
 		require.NoError(t, p.finish(next, nil))
-		requireBytes(t, pattern(rndvLen, 2), buf)
+		requireBytes(t, pattern(tlsets.LongMessage, 2), buf)
 		require.False(t, next.Cancel())
 		require.NoError(t, p.a.ep.Err())
 	})
@@ -51,9 +52,9 @@ func TestCancel_AnnouncedProbed(t *testing.T) {
 		p.connect()
 		var active *ActiveMessage
 		p.b.w.OnActive(1, func(m *ActiveMessage) { active = m.Keep() })
-		r, err := p.a.ep.SendActive(1, []byte("header"), pattern(rndvLen, 1), nil)
+		r, err := p.a.ep.SendActive(1, []byte("header"), pattern(tlsets.LongMessage, 1), nil)
 		require.NoError(t, err)
-		s := p.announce(pattern(rndvLen, 1))
+		s := p.announce(pattern(tlsets.LongMessage, 1))
 		p.unexpected(1)
 		p.until(func() bool { return active != nil })
 		tagged, _, ok := p.b.w.TagProbe(1, exact, true)
@@ -62,11 +63,11 @@ func TestCancel_AnnouncedProbed(t *testing.T) {
 			require.False(t, x.Cancel())
 			require.ErrorIs(t, p.finish(x, nil), ucs.ErrCanceled)
 		}
-		_, err = active.Recv(make([]byte, rndvLen), nil)
+		_, err = active.Recv(make([]byte, tlsets.LongMessage), nil)
 		require.ErrorIs(t, err, ucs.ErrCanceled)
 		require.Equal(t, "header", string(active.Header))
 		active.Release()
-		require.ErrorIs(t, p.finish(tagged.Recv(make([]byte, rndvLen), nil, nil)), ucs.ErrCanceled)
+		require.ErrorIs(t, p.finish(tagged.Recv(make([]byte, tlsets.LongMessage), nil, nil)), ucs.ErrCanceled)
 		require.Nil(t, p.b.from(p).msgs.rndv.first)
 	})
 }
@@ -76,7 +77,7 @@ func TestCancel_AnnouncedProbed(t *testing.T) {
 func TestCancel_AnnouncedGivenUp(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
-		r := p.announce(pattern(rndvLen, 1))
+		r := p.announce(pattern(tlsets.LongMessage, 1))
 		p.unexpected(1)
 		p.serve()
 		r.GiveUp()
@@ -91,7 +92,7 @@ func TestCancel_AnnouncedPeerCloses(t *testing.T) {
 			t.Skip("one worker")
 		}
 		p.connect()
-		r := p.announce(pattern(rndvLen, 1))
+		r := p.announce(pattern(tlsets.LongMessage, 1))
 		p.unexpected(1)
 		require.False(t, r.Cancel())
 		require.NoError(t, p.b.w.Close())
@@ -106,7 +107,7 @@ func TestCancel_ManyAnnounced(t *testing.T) {
 	for _, latestFirst := range []bool{false, true} {
 		p, _ := fakePair(t, Config{EagerWindow: 16 << 20}, faketp.LikeRC(), faketp.LikeUD())
 		p.grown()
-		data := pattern(rndvLen, 1)
+		data := pattern(tlsets.LongMessage, 1)
 		reqs := make([]*Request, n)
 		for i := range reqs {
 			reqs[i] = p.announce(data)
@@ -146,12 +147,12 @@ func withdrawModel(t *rapid.T, p *pair) {
 	var bufs [][]byte
 	send := func() {
 		if len(sends) < 8 {
-			sends = append(sends, p.announce(pattern(rndvLen, len(sends))))
+			sends = append(sends, p.announce(pattern(tlsets.LongMessage, len(sends))))
 		}
 	}
 	receive := func() {
 		if len(receives) < 8 {
-			bufs = append(bufs, make([]byte, rndvLen))
+			bufs = append(bufs, make([]byte, tlsets.LongMessage))
 			r, err := p.b.w.TagRecv(bufs[len(bufs)-1], 1, exact, nil, nil)
 			require.NoError(t, err)
 			receives = append(receives, r)
@@ -186,7 +187,7 @@ func withdrawModel(t *rapid.T, p *pair) {
 	for i, r := range receives {
 		if i < len(came) {
 			require.NoError(t, p.finish(r, nil))
-			assert.Equal(t, pattern(rndvLen, came[i]), bufs[i])
+			assert.Equal(t, pattern(tlsets.LongMessage, came[i]), bufs[i])
 			continue
 		}
 		require.True(t, r.Cancel(), "no message is left for it")

@@ -22,7 +22,7 @@ internal/memtp        uct uct/base ucs internal
 internal/testenv/tlsets uct uct/all ucs internal
 internal/testenv/workeraddr wireup uct ucs
 internal/testenv/faketp uct uct/base ucs internal internal/testenv/tlsets
-internal/testenv/ucppair ucp uct ucs internal internal/testenv/tlsets
+internal/testenv/ucppair ucp uct uct/all ucs internal internal/testenv/tlsets internal/testenv/faketp
 ucs                   internal
 
 # the InfiniBand stack below the transports

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
@@ -57,6 +58,14 @@ func New(t testing.TB, set tlsets.Set, cfg ucp.Config) *Pair {
 		p.B.open(t, cfg, cb)
 	}
 	return p
+}
+
+// Fake opens two workers over a fabric with one transport of each kind; the fabric knows A as worker 0 and B as worker 1.
+func Fake(t testing.TB, cfg ucp.Config, kinds ...faketp.Kind) (*Pair, *faketp.Fabric) {
+	t.Helper()
+	f := faketp.New(kinds...)
+	set := tlsets.Set{Name: "fake", Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+	return New(t, set, cfg), f
 }
 
 // Oneself reports whether both ends are one worker.
@@ -125,6 +134,9 @@ func (p *Pair) Until(ok func() bool) {
 	p.T.Helper()
 	testenv.ProgressBoth(p.T, p.A.W, p.B.W, ok)
 }
+
+// State returns the state of both workers, for failures.
+func (p *Pair) State() string { return "a: " + p.A.W.State() + "b: " + p.B.W.State() }
 
 // Finish waits for an operation, whose call returned r and err, and returns its result.
 func (p *Pair) Finish(r *ucp.Request, err error) error {
