@@ -89,7 +89,6 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 	defer s.release()
 	r, err := start()
 	if r == nil || err != nil {
-		s.vacancy.sent = true
 		return err
 	}
 	if err := s.waitFor(ctx, r.Done, r); err != nil {
@@ -119,7 +118,11 @@ func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
 // StreamSend sends bytes on the EP's stream and returns when buf belongs to the caller again, as
 // [EP.StreamSendWait]. Other goroutines can use the worker while it waits.
 func (s *SharedWorker) StreamSend(ctx context.Context, e *EP, buf []byte) (n int, err error) {
-	err = s.Run(ctx, func() (*Request, error) { return e.streamSend(buf, nil, &n) })
+	err = s.Run(ctx, func() (*Request, error) {
+		r, err := e.streamSend(buf, nil, &n)
+		s.vacancy.sent = s.vacancy.sent || err == nil
+		return r, err
+	})
 	return n, err
 }
 
@@ -127,7 +130,13 @@ func (s *SharedWorker) StreamSend(ctx context.Context, e *EP, buf []byte) (n int
 // can use the worker while it waits. A call that ctx ends may have received bytes; then n is
 // not 0.
 func (s *SharedWorker) StreamRecv(ctx context.Context, e *EP, buf []byte) (n int, err error) {
-	err = s.Run(ctx, func() (*Request, error) { return e.StreamRecv(buf, false, &n, nil) })
+	err = s.Run(ctx, func() (*Request, error) {
+		r, err := e.StreamRecv(buf, false, &n, nil)
+		if r != nil {
+			s.vacancy.awaitBytes()
+		}
+		return r, err
+	})
 	return n, err
 }
 
@@ -161,9 +170,6 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 		}
 		s.w.Progress()
 	}
-	if r != nil {
-		s.vacancy.replies = s.vacancy.sent
-	}
 	for blocks := s.driven.Load(); ; blocks = true {
 		if blocks {
 			if drive, err := s.block(ctx, done, r); !drive {
@@ -176,9 +182,6 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 		resigned, err := s.drive(ctx, done, r == nil)
 		s.driven.Store(false)
 		s.condition = nil
-		if r != nil {
-			s.vacancy.sent = false
-		}
 		if resigned || err == nil && r != nil && s.blocked > 0 && s.vacancy.mayBegin() {
 			s.beginVacancy()
 		}
@@ -394,7 +397,6 @@ func (s *SharedWorker) wakeWaiters() (completed int) {
 		if x := s.byRequest[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
 			s.removeWaiter(r)
 			x.wake <- struct{}{}
-			s.vacancy.sent = false
 			completed++
 		}
 	}

@@ -11,15 +11,16 @@ import "time"
 // To set a timer costs as much as to wake a goroutine, since the runtime wakes a thread for it. So the timer is not stopped at
 // the end of a vacancy. When it fires, it is set again if another vacancy has begun meanwhile.
 //
-// After a sleep of the driver, a vacancy begins only if two conditions hold. The timer is set already, or messages are frequent. The
-// goroutine that got the previous message sent something before it waited again. A goroutine that passes messages to
-// others, as in a server of gRPC, would arm the transports before the others run.
+// After a sleep of the driver, a vacancy begins only if two conditions hold. The timer is set already, or messages are frequent. And
+// some goroutine of the worker has sent bytes of a stream between the latest two waits for such bytes, which suggests that the
+// goroutine that gets a message replies itself. One that passes messages to others, as in a server of gRPC, would
+// poll and arm the transports as the driver before those others run.
 type vacancy struct {
 	open    bool        // there is a vacancy now
 	quick   bool        // the driver has not slept before its latest event
 	last    time.Time   // time of the latest message after a sleep while the timer was not set
-	sent    bool        // an operation was complete at once since the latest message
-	replies bool        // value of sent when a goroutine waited after the latest message
+	sent    bool        // StreamSend since StreamRecv has begun to wait
+	replies bool        // value of sent before that wait
 	begun   uint        // number of vacancies so far
 	timer   *time.Timer // nil before the first vacancy
 
@@ -54,6 +55,9 @@ func (s *SharedWorker) beginVacancy() {
 		s.setTimer(vacancyMax) // longer than the time between two messages
 	}
 }
+
+// awaitBytes is called when StreamRecv begins to wait.
+func (v *vacancy) awaitBytes() { v.replies, v.sent = v.sent, false }
 
 // fill ends a vacancy because a goroutine becomes the driver.
 func (v *vacancy) fill() {

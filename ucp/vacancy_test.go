@@ -223,21 +223,32 @@ func TestVacancy_ForOthers(t *testing.T) {
 func TestVacancy_Slept(t *testing.T) {
 	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	x.s.Do(func(w *Worker) { w.engine.Spin.Fixed = 1 })
+	t.Cleanup(func() { x.s.Do(func(*Worker) { x.s.setTimer(0) }) })
 	one := func(replies bool) {
 		if replies {
-			require.NoError(t, x.s.Run(t.Context(), func() (*Request, error) { return nil, nil }))
+			n, err := x.s.StreamSend(t.Context(), x.a.ep, []byte{1})
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
 		}
-		received := x.receive(t.Context(), 1)
+		received := make(chan error, 1)
+		go func() { _, err := x.s.StreamRecv(t.Context(), x.a.ep, make([]byte, 1)); received <- err }()
 		untilParked(t, x.s, 2)
-		x.send(1)
+		require.NoError(t, x.sendBytes(2))
 		require.NoError(t, x.within(received))
+		// The second byte is received at once, which is neither a reply nor a wait.
+		n, err := x.s.StreamRecv(t.Context(), x.a.ep, make([]byte, 1))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
 	}
 	for range 10 {
 		x.s.Do(func(*Worker) { x.s.vacancy.last = time.Time{} })
 		one(true)
 	}
 	assert.Zero(t, x.begun(), "rare")
-	x.s.Do(func(*Worker) { x.s.vacancy.set = true })
+	x.s.Do(func(*Worker) {
+		x.s.vacancy.set = true
+		x.s.vacancy.timer = time.AfterFunc(time.Hour, x.s.endVacancy)
+	})
 	for range 10 {
 		one(false)
 	}
@@ -249,6 +260,16 @@ func TestVacancy_Slept(t *testing.T) {
 	x.s.Do(func(*Worker) { x.s.setTimer(0) })
 	x.stop()
 	require.ErrorIs(t, x.within(x.served), context.Canceled)
+}
+
+// sendBytes sends n bytes on the stream of b.
+func (x *service) sendBytes(n int) error {
+	r, err := x.b.ep.StreamSend(make([]byte, n), nil)
+	if r == nil {
+		return err
+	}
+	testenv.ProgressWithin(x.t, patience, func() bool { x.b.w.Progress(); return r.Done() })
+	return r.take()
 }
 
 // TestVacancy_Frequent: messages are frequent if they come within vacancyMax. The timer of the first vacancy of such messages is

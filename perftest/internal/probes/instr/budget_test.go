@@ -58,8 +58,8 @@ const (
 	// worker has one, rc; on ud nothing is connected after the handshake.
 	budgetIdleUCP = 28
 	// budgetShared is what a SharedWorker adds to a put while no other goroutine uses it: a
-	// lock and its release, two calls, and a mark that the goroutine has sent something (experiment 0141).
-	budgetShared = 76
+	// lock and its release, and two calls.
+	budgetShared = 75
 	resolveMost  = 300 // resolving a key; a request and its queues would be more
 	pollLeast    = 25  // a poll of an empty completion queue
 )
