@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,16 +157,16 @@ func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
 }
 
 // ownDevice returns a function that chooses the device of a server: that of the client, unless GUCX_NET_DEVICES of the server
-// excludes it. Then it is the first one with the transport that the server's list has, as hosts may name their devices
-// differently. nil without a list.
+// excludes it or the client names none. Then it is the first one with the transport that the server's list has, as hosts may name
+// their devices differently. nil without a list.
 func ownDevice(cfg layers.Config) func(oob.Params) string {
 	if cfg.UCP.NetDevices.Names() == nil {
 		return nil
 	}
 	return func(p oob.Params) string {
 		list, _ := allowed(cfg.UCP, cfg.Components(p.Fabric)) // after an error the client's device is opened, which says why
-		if _, permitted := pickResource(list, p.Transport, p.Device); permitted {
-			return p.Device
+		if first, permitted := pickResource(list, p.Transport, p.Device); permitted {
+			return cmp.Or(p.Device, first.Device)
 		}
 		if own, ok := pickResource(list, p.Transport, ""); ok {
 			return own.Device

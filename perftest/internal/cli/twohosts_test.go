@@ -74,7 +74,7 @@ func TestOwnDevice(t *testing.T) {
 	assert.Nil(t, ownDevice(cfg), "without a list the client decides")
 	cfg.UCP.NetDevices = config.Allow("softhca0:1")
 	choose := ownDevice(cfg)
-	for client, want := range map[string]string{"rxe9:1": "softhca0:1", "softhca0": "softhca0", "softhca0:1": "softhca0:1", "": ""} {
+	for client, want := range map[string]string{"rxe9:1": "softhca0:1", "softhca0": "softhca0", "softhca0:1": "softhca0:1", "": "softhca0:1"} {
 		assert.Equal(t, want, choose(oob.Params{Transport: "rc", Device: client, Fabric: "shm"}), client)
 	}
 	assert.Equal(t, "eth0", choose(oob.Params{Transport: "tcp", Device: "eth0", Fabric: "shm"}), "the list has none for tcp")
