@@ -152,7 +152,8 @@ func (w *Worker) lacksAux(d *region.Domain) bool {
 }
 
 // hasAux reports whether an open transport can carry handshakes to the peers of a device of the given kind. Shared
-// memory and self reach peers of this host only, a network also those of other hosts.
+// memory and self reach peers of this host only, a network also those of other hosts; tcp does so on the devices of
+// GUCX_TCP_DEVICES, and by itself on loopback only.
 func (w *Worker) hasAux(kind uct.DeviceKind) bool {
 	return slices.ContainsFunc(w.ifaces, func(i *iface) bool {
 		aux := i.attr.Resource.Kind

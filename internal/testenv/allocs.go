@@ -29,7 +29,8 @@ func NoAllocs(t testing.TB, name string, op func()) {
 const allocAttempts = 3
 
 // LeastAllocs is testing.AllocsPerRun, which counts the allocations of all goroutines of the process. So if there are any, it
-// measures again: those of op are counted each time, and those of a goroutine that a busy machine has delayed until now are not.
+// measures again: those of op are counted each time unless they end, as those of a pool that grows, and those of a goroutine that a busy
+// machine has delayed until now are not.
 func LeastAllocs(runs int, op func()) float64 {
 	n := testing.AllocsPerRun(runs, op)
 	for i := 1; i < allocAttempts && n != 0; i++ {

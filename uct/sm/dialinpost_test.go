@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestDialInPost: the first post connects. One Progress on each side later messages go through, whatever other goroutines do.
+// TestDialInPost: the first post connects. After one Progress on each side messages arrive; no other goroutine has to run meanwhile.
 func TestDialInPost(t *testing.T) {
 	a, b := openStation(t, Config{DialInPost: true}), openStation(t, Config{})
 	e, err := a.iface.NewEP(uct.EPParams{DeviceAddr: b.iface.DeviceAddr(nil), IfaceAddr: b.iface.IfaceAddr(nil)})

@@ -97,7 +97,8 @@ var (
 	revoke = []string{"peer/revoke"}
 )
 
-// longestElsewhere is what a suite leaves out because the one with peers has it, unless testenv.Sweep: a put of 2 GiB.
+// longestElsewhere is what a suite leaves out unless testenv.Sweep, because the suite of uct/ib/rc has it for rc, and
+// the one with peers here for rc_mlx5: a put of 2 GiB.
 func longestElsewhere() []string {
 	if testenv.Sweep() {
 		return nil

@@ -60,7 +60,7 @@ func (m *Model) Arrivals() uint64 {
 }
 
 // Idle suspends the running thread until the number of Arrivals exceeds the given one. It replaces
-// polls without result. It returns false if the run is over and no completion will arrive.
+// polls without result. It returns false if the run is over and nothing will arrive.
 func (m *Model) Idle(since uint64) bool {
 	th := m.current
 	if th == nil || th.stopped || th.process == nil {
@@ -77,7 +77,7 @@ func (m *Model) Idle(since uint64) bool {
 }
 
 // Free runs f for the running thread without taking time: polls that a thread without work would
-// make before it sleeps until a completion.
+// make before it sleeps until an arrival.
 func (m *Model) Free(f func()) {
 	th := m.current
 	if th == nil || th.free {
@@ -92,10 +92,11 @@ func (m *Model) Free(f func()) {
 }
 
 // Notify reports that another core has stored something that the process may wait for, such as a message in shared
-// memory. It counts as one of Arrivals.
+// memory. It counts as one of Arrivals. It is called in a step of the model, after Spend of what the store costs, and the process
+// wakes at that time.
 func (p *Process) Notify() { p.notify() }
 
-// notify notifies a process of a completion; nil is none.
+// notify wakes a process that sleeps in Idle; nil is none.
 func (p *Process) notify() {
 	if p == nil {
 		return
