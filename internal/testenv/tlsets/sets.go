@@ -60,10 +60,11 @@ func Real(name string, tls ...string) Set {
 }
 
 // RealSets returns a set for each transport that can carry all operations, and sets of several transports. With -short under the
-// race detector, it returns one set for each way in which goroutines take part: those of tcp, of the software HCA, and of all.
+// race detector, it returns one set for each way in which goroutines take part: those of tcp, those of the software HCA, by
+// verbs and by its queues, and all.
 func RealSets() []Set {
 	if testenv.RaceEnabled && testing.Short() {
-		return []Set{Real("tcp", "tcp"), Real("rc", `\rc`), Real("all")}
+		return []Set{Real("tcp", "tcp"), Real("rc", `\rc`), Real("rc_mlx5", "rc_mlx5"), Real("all")}
 	}
 	self := Real("self", "self")
 	self.Oneself = true
