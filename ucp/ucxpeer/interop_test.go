@@ -483,6 +483,9 @@ func testActiveReply(t *testing.T, ucx string) {
 func testDialFindsLayout(t *testing.T, ucx string) {
 	w := newWorker(t, ucxpeer.Config{})
 	p := startUCX(t, ucx, w)
+	if p.minor() < 14 && !testenv.Soak() {
+		t.Skip("UCX 1.13 aborts in about one of seven rejections, by an assertion in its tcp_sockcm_ep.c: GUCX_TEST_SOAK=1 tries it")
+	}
 	port := p.do("listen 127.0.0.1")
 	p.command("accept")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

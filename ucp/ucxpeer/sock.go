@@ -200,7 +200,8 @@ type Layout uint8
 
 // Layouts of private data.
 const (
-	// LayoutAuto tries the format of release 1.14 and later, then the other one if the listener rejects the first.
+	// LayoutAuto tries the format of release 1.14 and later, then the other one if the listener rejects the first. A listener of
+	// 1.13 may abort when it rejects a connection, by an assertion of its own: set LayoutBefore14 if the release is known.
 	LayoutAuto Layout = iota
 	// LayoutSince14 is the format of release 1.14 and later.
 	LayoutSince14
