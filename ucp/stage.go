@@ -318,8 +318,8 @@ func (r *Request) dispatched() error {
 	}
 	if err := r.advance(); err == uct.ErrNoResource {
 		r.flags |= reqQueued
-		if r.stage.shares && r.waitsOn().EP.AddPending(&r.pend) == nil {
-			return nil // it is behind the other requests of the lane now
+		if r.stage.shares {
+			_ = r.waitsOn().EP.AddPending(&r.pend) // behind the other requests of the lane, or else first again
 		}
 		return err
 	}

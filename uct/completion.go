@@ -49,8 +49,8 @@ type PendingReq struct {
 	// Func posts again. The request is not queued while Func runs, and Func may post on
 	// its EP although other requests are queued. If Func returns nil, the request is
 	// done (Func may have queued it again, on any EP). If Func returns ErrNoResource, the
-	// request is again the first in the queue, and Func is called when resources become free; it
-	// must not return ErrNoResource after it has queued the request or closed the EP. The
+	// request is again the first in the queue, unless Func has queued it itself, and Func is called when resources
+	// become free; Progress does not count the call. Func must not return ErrNoResource after it has closed the EP. The
 	// iface dispatches requests after a completion, an arrival, or when resources become free; a
 	// Func that returns ErrNoResource for another reason waits for one of these events. After any
 	// other error the request is done; Func must have handled the error. For other calls that Func may

@@ -160,7 +160,7 @@ func (a *Arbiter) Purge(q *PendingQueue, f func(*uct.PendingReq)) {
 }
 
 // Dispatch runs pending requests until the gate is closed, or every EP has no more requests or
-// no resources. It returns the number of requests that are done. A nil gate is
+// no resources. It returns the number of requests whose Func did not return ErrNoResource. A nil gate is
 // always open. The requests of failed EPs run first, also if the gate is closed. Dispatch runs at most as many
 // requests as were pending at the start, so that it returns although requests queue themselves again. A call
 // from Func has no effect.
@@ -201,7 +201,7 @@ func (a *Arbiter) next(gate Gate) *PendingQueue {
 }
 
 // run runs the first request of q, which is in no ring, and adds q to the right
-// ring. It reports whether the request is done.
+// ring. It reports whether the request is done, or has queued itself again after a success.
 func (a *Arbiter) run(q *PendingQueue) bool {
 	r := q.popFront()
 	a.n--
@@ -215,7 +215,7 @@ func (a *Arbiter) run(q *PendingQueue) bool {
 	if q.tail != nil && !q.linked() {
 		a.link(q)
 	}
-	return true
+	return err != uct.ErrNoResource
 }
 
 func (a *Arbiter) stall(q *PendingQueue, r *uct.PendingReq) {

@@ -208,7 +208,7 @@ func TestArbiter_QueuedItselfAndStalledIsQueuedOnce(t *testing.T) {
 		require.NoError(t, g.a.Add(&g.q[1], p))
 		return uct.ErrNoResource
 	}
-	g.a.Dispatch(nil)
+	assert.Zero(t, g.a.Dispatch(nil), "nothing was done")
 	assert.Equal(t, 1, g.a.Len())
 	assert.Equal(t, 1, g.q[1].Len())
 	assert.True(t, g.q[0].Empty())

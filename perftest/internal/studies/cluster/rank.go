@@ -115,22 +115,15 @@ const looks = 128
 
 // Until makes progress until done returns true: at the first call, or after a Progress.
 func (r *Rank) Until(done func() bool) error {
-	for turn := 1; !done(); turn++ {
+	for !done() {
 		seen, stored := r.c.model.Arrivals(), r.stored
 		// A message that was stored during the poll needs another poll, which takes time.
 		if r.w.Progress() == 0 && !done() && r.stored == stored && !r.look(done) && !r.sleep(seen) {
 			return timing.ErrStalled
 		}
-		if r.yield != nil && turn%longTurn == 0 && !r.yield(struct{}{}) {
-			return timing.ErrStalled
-		}
 	}
 	return nil
 }
-
-// longTurn is the number of calls of Progress, before time begins, after which a rank lets others run. Progress may return more
-// than 0 each time although a message waits for room that only another rank can make.
-const longTurn = 1 << 12
 
 // look polls. A poll without result takes no time, because the rank sleeps meanwhile. It returns
 // true if there was a result.

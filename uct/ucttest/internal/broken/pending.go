@@ -66,7 +66,7 @@ func (q *badPending) dispatch() {
 			err = r.Func(r)
 		}
 		q.running = false
-		if err == uct.ErrNoResource {
+		if err == uct.ErrNoResource && r.Next == nil {
 			q.queue = slices.Insert(q.queue, at, r)
 			r.Next = r
 			return
