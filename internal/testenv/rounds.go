@@ -17,6 +17,15 @@ func Soak() bool { return os.Getenv(soakEnv) == "1" }
 // Sweep reports whether GUCX_TEST_SWEEP=1, or the soak, selects sweeps.
 func Sweep() bool { return os.Getenv(sweepEnv) == "1" || Soak() }
 
+// UnlessSweep returns the names of checks that a suite leaves out because another one over the same transport has them; nothing if
+// Sweep.
+func UnlessSweep(checks ...string) []string {
+	if Sweep() {
+		return nil
+	}
+	return checks
+}
+
 // shortShare is the divisor of the ordinary rounds with -short.
 const shortShare = 5
 

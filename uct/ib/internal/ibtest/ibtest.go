@@ -118,19 +118,7 @@ func UDTimeout(o ucttest.Options) time.Duration {
 
 // likeDynamic are the checks that take long for what no category changes: a timer of the
 // device, 300 sleeps, memory that is revoked, and a put of 2 GiB.
-var likeDynamic = []string{"close/peer", "wake/race", "revoke/allocated", "revoke/registered", "revoke/local", "revoke/iface", longestPut}
-
-// longestPut is the check that transfers 2 GiB, for seconds.
-const longestPut = "limit/put"
-
-// LongestElsewhere is what a suite leaves out beside another one over the same transport, which has the longest put;
-// nothing if testenv.Sweep.
-func LongestElsewhere() []string {
-	if testenv.Sweep() {
-		return nil
-	}
-	return []string{longestPut}
-}
+var likeDynamic = []string{"close/peer", "wake/race", "revoke/allocated", "revoke/registered", "revoke/local", "revoke/iface", "limit/put"}
 
 // ofTheDevice are the checks of what is the device's alone, whatever a transport posts and
 // its ifaces share.
@@ -139,9 +127,7 @@ var ofTheDevice = append([]string{"peer/revoke", "atomic/senders", "atomic/linea
 // Brief is a suite beside another one over the same fabric, and leaves out what is of the
 // device, unless testenv.Sweep.
 func Brief(h ucttest.Harness) ucttest.Harness {
-	if !testenv.Sweep() {
-		h.Except = ofTheDevice
-	}
+	h.Except = testenv.UnlessSweep(ofTheDevice...)
 	return h
 }
 

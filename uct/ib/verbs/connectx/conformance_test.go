@@ -97,14 +97,8 @@ var (
 	revoke = []string{"peer/revoke"}
 )
 
-// longestElsewhere is what a suite leaves out unless testenv.Sweep, because the suite of uct/ib/rc has it for rc, and
-// the one with peers here for rc_mlx5: a put of 2 GiB.
-func longestElsewhere() []string {
-	if testenv.Sweep() {
-		return nil
-	}
-	return []string{"limit/put"}
-}
+// longestPut transfers 2 GiB, for seconds. The suite of uct/ib/rc has it for rc, and the one with peers here for rc_mlx5.
+const longestPut = "limit/put"
 
 func suites() map[string]ucttest.Harness {
 	loop := fakekernel.Config{Device: softhca.Config{Fabric: softhca.FabricLoop}}
@@ -119,13 +113,13 @@ func suites() map[string]ucttest.Harness {
 		config func(o ucttest.Options) any
 		except []string
 	}{
-		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC, longestElsewhere()},
+		{rcLoop, loop, rc.Transport(rc.Config{}), tinyRC, testenv.UnlessSweep(longestPut)},
 		{udLoop, loop, ud.Transport(ud.Config{}), tinyUD, allocations},
 		{rcDV, loop, dv.RC(dv.RCConfig{}), tinyRC, nil},
 		{udDV, loop, dv.UD(dv.UDConfig{}), tinyUD, nil},
 		{rcPeers, shm, dv.RC(dv.RCConfig{}), tinyRC, revoke},
 		{udPeers, shm, dv.UD(dv.UDConfig{}), tinyUD, revoke},
-		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC, append(longestElsewhere(), allocations...)},
+		{rcSilicon, silicon, dv.RC(dv.RCConfig{}), tinyRC, append(testenv.UnlessSweep(longestPut), allocations...)},
 	} {
 		h := suite(s.name, s.kernel, s.tl, s.config)
 		h.Except = s.except
