@@ -16,9 +16,6 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// sleeperHere is the active message that the role "sleeper" sends first.
-const sleeperHere = 2
-
 // messagesOnly is a transport without put.
 const messagesOnly = "ud_mlx5"
 
@@ -220,7 +217,7 @@ func TestArm_PeerDies(t *testing.T) {
 			x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
 			l := newEventLoop(t, x.w)
 			var from *EP
-			x.w.OnActive(sleeperHere, func(m *ActiveMessage) { from = m.From })
+			x.w.OnActive(tlsets.SleeperID, func(m *ActiveMessage) { from = m.From })
 			c := roles.Start(t, "sleeper", tls, fmt.Sprintf("%x", x.w.Address()))
 			l.until(func() bool { return from != nil })
 			l.requireQuiet()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
 )
@@ -24,11 +25,8 @@ func init() { roles.Register("sleeper", sleeperRole) }
 // wakeEnv is the number of seconds that a worker is idle before it is woken; 0 without it.
 const wakeEnv = "GUCX_UCP_WAKE"
 
-// Active messages between a sleeper and the process that wakes it.
-const (
-	wakeCall = 1 // data: the time at which it was sent
-	wakeHere = 2
-)
+// wakeCall is the active message that wakes a sleeper. Its data is the time at which it was sent.
+const wakeCall = 1
 
 // BenchmarkWake measures the time from the send call to the handler in a process that sleeps in Serve. "eventfd"
 // measures the same for a goroutine that reads an eventfd: the part of the kernel and the scheduler.
@@ -86,7 +84,7 @@ func wakeWorker(b *testing.B, tls string, pause time.Duration) {
 	require.NoError(b, err)
 	defer func() { require.NoError(b, w.Close()) }()
 	var peer *ucp.EP
-	w.OnActive(wakeHere, func(m *ucp.ActiveMessage) { peer = m.From })
+	w.OnActive(tlsets.SleeperID, func(m *ucp.ActiveMessage) { peer = m.From })
 	c := roles.Start(b, "sleeper", tls, fmt.Sprintf("%x", w.Address()))
 	testenv.ProgressWithin(b, testenv.Watchdog, func() bool { w.Progress(); return peer != nil })
 	wakes(b, c, pause, func(now uint64) {
@@ -113,7 +111,7 @@ func sleeperRole(c *roles.Side) error {
 	w.OnActive(wakeCall, func(m *ucp.ActiveMessage) {
 		c.Printf("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
 	})
-	r, err := ep.SendActive(wakeHere, nil, nil, nil)
+	r, err := ep.SendActive(tlsets.SleeperID, nil, nil, nil)
 	if err != nil {
 		return err
 	}
