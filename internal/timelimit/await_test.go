@@ -35,7 +35,7 @@ func TestAwait_Never(t *testing.T) {
 	}
 }
 
-// TestAwait_SuspendedProcess: a process that stands still, also between the look and the clock, goes on to wait.
+// TestAwait_SuspendedProcess: a process that is suspended, also between the check and the clock, continues to wait.
 func TestAwait_SuspendedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for stand := range 5 {

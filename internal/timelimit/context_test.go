@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestWithTimeout_TimesOut: it takes its time, and tells its children why it ended.
+// TestWithTimeout_TimesOut: the context ends at its limit, and its children have the cause.
 func TestWithTimeout_TimesOut(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, 1, 10 * time.Millisecond, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

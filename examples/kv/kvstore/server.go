@@ -31,7 +31,7 @@ type Config struct {
 
 	// Other is the address of the other replica; "" means that there is none. If it is no unix socket it has an IP
 	// address, not a host name, as a name may have several addresses, at which not all servers listen. If it is the
-	// path of a unix socket, nobody but the other replica may remove that: if it does not exist, the other replica has
+	// path of a unix socket, only the other replica may remove that: if it does not exist, the other replica has
 	// ended.
 	Other string
 	// New makes the server the primary unless the other one has updates. Start one of the two with it, or both, when

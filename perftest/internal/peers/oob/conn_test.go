@@ -211,7 +211,7 @@ func TestRequest_Check(t *testing.T) {
 	}
 }
 
-// TestCallWithin_DropsLateReply: the target replies after the limit, and the connection goes on.
+// TestCallWithin_DropsLateReply: the target replies after the limit, and the connection remains usable.
 func TestCallWithin_DropsLateReply(t *testing.T) {
 	a, b, err := Pipe()
 	require.NoError(t, err)

@@ -78,7 +78,7 @@ func TestSM_OtherNode(t *testing.T) {
 	assert.NotZero(t, c.Stats().Messages)
 }
 
-// A rank that sends more than the ring has room for waits until the receiver makes room, and goes on then.
+// A rank that sends more than the ring has room for waits until the receiver makes room, and then continues.
 func TestSM_FullRing(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	const messages = 100

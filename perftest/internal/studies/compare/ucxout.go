@@ -11,7 +11,7 @@ import (
 
 // Columns of ucx_perftest -v: the time per operation in microseconds with three decimals, and
 // messages per second as an integer. Both are means over all iterations. In tests in one direction
-// there is one more message, which tells the target that the test is over.
+// there is one more message, which ends the test at the target.
 const (
 	opsColumn   = "iterations"
 	overallTime = "overall_lat"

@@ -58,7 +58,7 @@ func TestRemote_Errors(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestRemote_FailsIfProcessIsGone: a target that has died is told as that, whether it had a request or gets one.
+// TestRemote_FailsIfProcessIsGone: the error names a target that has died, whether it had a request or gets one.
 func TestRemote_FailsIfProcessIsGone(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn) error{
 		"before": func(c net.Conn) error { return c.Close() },

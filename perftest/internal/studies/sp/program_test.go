@@ -114,7 +114,7 @@ func TestMeasure(t *testing.T) {
 	assert.ErrorContains(t, err, "different sizes")
 }
 
-// TestMeasure_EndsWithContext: what takes minutes on a large class ends when it is told to.
+// TestMeasure_EndsWithContext: a measurement of a large class, which takes minutes, ends with its context.
 func TestMeasure_EndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	steps := 0

@@ -10,8 +10,8 @@ import (
 // enterError moves the QP to ERR: the oldest unfinished send work request gets
 // syn, if any is posted and syn is not a flush, and everything else is flushed;
 // receives when the device is driven next.
-// told is what the peer's QP is told, or SyndromeOK. exec is held.
-func (qp *queuePair) enterError(syn, told prm.Syndrome) {
+// peer is the syndrome for the QP of the peer, or SyndromeOK. exec is held.
+func (qp *queuePair) enterError(syn, peer prm.Syndrome) {
 	if qp.is(verbs.QPStateErr) || qp.is(verbs.QPStateReset) || !qp.setState(verbs.QPStateErr) {
 		return
 	}
@@ -19,7 +19,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 		qp.timed.fail()
 	}
 	r := &qp.req
-	r.fault = told
+	r.fault = peer
 	r.opened, r.routed = false, false
 	qp.dropClaim()
 	qp.stopStarving()

@@ -212,14 +212,14 @@ func (qp *queuePair) handleMemberGone(l *outLink) {
 	}
 }
 
-// failOnMember fails the QP after a link has gone down: the QP with syn, and the target with told.
+// failOnMember fails the QP after a link has gone down: the QP with syn, and its peer with the syndrome peer.
 // A queue of a dead member is rejected like a closed queue: with hardware the kernel closes it.
-func (qp *queuePair) failOnMember(l *outLink, syn, told prm.Syndrome) {
+func (qp *queuePair) failOnMember(l *outLink, syn, peer prm.Syndrome) {
 	r := &qp.req
 	qp.stopStarving()
 	r.usePath(&path{link: l}) // it is the reason
 	if table.Receiving(qp.now()) {
-		qp.enterError(syn, told)
+		qp.enterError(syn, peer)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestProcess_Idle(t *testing.T) {
 	assert.GreaterOrEqual(t, computed, Second+1000*Nanosecond)
 }
 
-// A process that idles goes on when another one notifies it, at that time.
+// A process that idles continues when another one notifies it, at that time.
 func TestProcess_Notify(t *testing.T) {
 	m := newNetwork(t)
 	p := m.NewProcess()

@@ -138,7 +138,7 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 			assert.True(t, a.Referred(n, noneDead), "this member refers to it")
 			assert.False(t, a.Referred(n, isFirst), "and no other")
 			assert.Equal(t, uint64(77), a.Area(n)[0].Load())
-			assert.False(t, a.Referred(other, noneDead), "nobody refers to it any more")
+			assert.False(t, a.Referred(other, noneDead), "no process refers to it any more")
 			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
 			gone, err := a.CloseQP(n)
 			require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestQP_SecondOpens(t *testing.T) {
 	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
 }
 
-// TestQP_NumberIsReused: two targets with one number, after each other, are told apart.
+// TestQP_NumberIsReused: two targets with one number, after each other, are distinguished.
 func TestQP_NumberIsReused(t *testing.T) {
 	a := join(t, domainFile(t), 1)
 	first := addQP(t, a)
@@ -352,7 +352,7 @@ func TestChurn(t *testing.T) {
 		}
 		for n := range gone {
 			_, srq := a.SRQOwner(n)
-			require.False(t, srq || a.Referred(n, noneDead), "%#x belongs to nobody", n)
+			require.False(t, srq || a.Referred(n, noneDead), "%#x has an owner", n)
 		}
 	}
 	for range testenv.Rounds(30, 300) {
