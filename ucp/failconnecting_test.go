@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -69,23 +70,46 @@ func TestFailConnecting_RealTransports(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5", `\xrc`, "xrc_mlx5"} {
 		set := tlsets.Real(tls, tls)
 		t.Run(tls, func(t *testing.T) {
-			p := newPair(t, set, Config{WireupTimeout: config.Infinite})
-			p.connect()
-			sent, err := p.a.ep.TagSendSync(1, []byte{1}, nil)
-			require.NoError(t, err)
-			p.until(func() bool {
-				p.b.w.Progress()
-				if p.b.w.eps.Len() == 0 {
-					p.a.w.Progress()
-				}
-				return p.b.w.eps.Len() == 1 && !p.b.peerEP(t).link.conn.Quiet()
+			reasonArrives(t, ucs.StatusConnReset, func(t *testing.T) error {
+				return failsWhileConnecting(t, newPair(t, set, Config{WireupTimeout: config.Infinite}))
 			})
-			x := p.b.peerEP(t).link.lanes.All[0].EP.(failing)
-			x.Fail(ucs.StatusConnReset, ucs.ErrConnReset)
-			require.ErrorIs(t, p.finish(sent, nil), ucs.ErrEPFailed)
-			assert.ErrorContains(t, p.a.ep.Err(), "failed at the peer, "+ucs.StatusConnReset.String())
-			p.until(func() bool { return p.b.w.eps.Len() == 0 })
-			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 		})
 	}
+}
+
+// failsWhileConnecting fails the lane of the second end, which has accepted it, and returns the error of the first end.
+func failsWhileConnecting(t *testing.T, p *pair) error {
+	p.connect()
+	sent, err := p.a.ep.TagSendSync(1, []byte{1}, nil)
+	require.NoError(t, err)
+	p.until(func() bool {
+		p.b.w.Progress()
+		if p.b.w.eps.Len() == 0 {
+			p.a.w.Progress()
+		}
+		return p.b.w.eps.Len() == 1 && !p.b.peerEP(t).link.conn.Quiet()
+	})
+	x := p.b.peerEP(t).link.lanes.All[0].EP.(failing)
+	x.Fail(ucs.StatusConnReset, ucs.ErrConnReset)
+	require.ErrorIs(t, p.finish(sent, nil), ucs.ErrEPFailed)
+	err = p.a.ep.Err()
+	p.until(func() bool { return p.b.w.eps.Len() == 0 })
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	return err
+}
+
+// reasonArrives checks that the error of an EP whose peer has failed names the reason of the peer in one of many attempts. A device
+// delivers the report, a datagram, and finds the closed QP of the peer in any order, so that an EP may fail without the reason.
+func reasonArrives(t *testing.T, reason ucs.Status, attempt func(*testing.T) error) {
+	t.Helper()
+	const attempts = 20
+	var err error
+	for range attempts {
+		err = attempt(t)
+		require.ErrorIs(t, err, ucs.ErrEPFailed)
+		if strings.Contains(err.Error(), "failed at the peer, "+reason.String()) {
+			return
+		}
+	}
+	t.Fatalf("no reason in %d attempts: %v", attempts, err)
 }
