@@ -123,6 +123,7 @@ func TestFailback(t *testing.T) {
 
 // TestFailback_DeadPath: retries of a path that is still dead have no effect on operations, and their pauses grow.
 func TestFailback_DeadPath(t *testing.T) {
+	testenv.SkipShort(t, "virtual time has one goroutine")
 	synctest.Test(t, func(t *testing.T) {
 		p, f := failedOver(t, laneRetry)
 		retries := func() uint64 { return counters(p.a.w)["worker.lane_retries"] }
@@ -151,6 +152,7 @@ func TestFailback_DeadPath(t *testing.T) {
 // TestFailback_TrialFails: a lane on trial that breaks, also with an error that means a dead peer, has no effect on
 // anything else.
 func TestFailback_TrialFails(t *testing.T) {
+	testenv.SkipShort(t, "virtual time has one goroutine")
 	for _, st := range []ucs.Status{ucs.StatusTimedOut, ucs.StatusConnReset, ucs.StatusPeerClosed} {
 		for _, at := range []string{"here", "at the peer"} {
 			t.Run(st.String()+" "+at, func(t *testing.T) {

@@ -101,6 +101,7 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 // TestIdleLanes_Never: by default, and with an infinite timeout, no timer runs. If only one side has the setting,
 // nothing changes for its peer.
 func TestIdleLanes_Never(t *testing.T) {
+	testenv.SkipShort(t, "virtual time has one goroutine")
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{EPIdleTimeout: config.Infinite}, faketp.LikeRC(), faketp.LikeUD())
 		p.both().check(t)
@@ -124,6 +125,7 @@ func TestIdleLanes_Never(t *testing.T) {
 
 // TestIdleLanes_OneBusy: one side puts, which the other one does not see, or sends messages. The lanes stay open.
 func TestIdleLanes_OneBusy(t *testing.T) {
+	testenv.SkipShort(t, "virtual time has one goroutine")
 	for _, by := range []string{"put", "message", "credit"} {
 		t.Run(by, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -257,6 +259,7 @@ func TestIdleLanes_PeerDies(t *testing.T) {
 
 // TestIdleLanes_Check: a check of the peer opens the lanes for a while. Without keepalives there is none.
 func TestIdleLanes_Check(t *testing.T) {
+	testenv.SkipShort(t, "virtual time has one goroutine")
 	for _, every := range []time.Duration{0, config.Infinite} {
 		synctest.Test(t, func(t *testing.T) {
 			p, _ := idlePair(t, Config{KeepaliveInterval: every}, faketp.LikeRC(), faketp.LikeUD())
