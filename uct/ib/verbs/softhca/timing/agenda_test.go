@@ -42,5 +42,5 @@ func TestAgenda_QuietUntil(t *testing.T) {
 	assert.True(t, a.quietUntil(100))
 	a.at(10, func() {})
 	assert.True(t, a.quietUntil(9))
-	assert.False(t, a.quietUntil(10), "an event at the same time comes first")
+	assert.False(t, a.quietUntil(10), "an event at the same time is first")
 }

@@ -28,9 +28,9 @@ func TestJitter(t *testing.T) {
 	const n, most = 1000, 20 * Nanosecond
 	bare := polls(t, 1, 0, n)
 	assert.Equal(t, n*round().PollCall, bare)
-	assert.Equal(t, bare, polls(t, 2, 0, n), "without jitter the seed decides when a thread starts")
+	assert.Equal(t, bare, polls(t, 2, 0, n), "without jitter the seed decides only when a thread starts")
 	jittered := polls(t, 1, most, n) - bare
 	assert.Equal(t, jittered+bare, polls(t, 1, most, n), "the same seed")
 	assert.NotEqual(t, jittered+bare, polls(t, 2, most, n), "another seed")
-	assert.InDelta(t, float64(n*most/2), float64(jittered), float64(n*most/10), "half of the most, in the mean")
+	assert.InDelta(t, float64(n*most/2), float64(jittered), float64(n*most/10), "half of the maximum, on average")
 }

@@ -15,8 +15,8 @@ type lock struct {
 	waited  *Time // counter of the wait time
 }
 
-func (m *Model) newLock(taken bool, waited *Time) *lock {
-	if !taken {
+func (m *Model) newLock(used bool, waited *Time) *lock {
+	if !used {
 		return nil
 	}
 	return &lock{m: m, waited: waited}

@@ -112,8 +112,8 @@ func TestNetwork_Fetch(t *testing.T) {
 	begin := complete(t, f, w)
 	took := f.arrived[0] - begin
 	assert.Greater(t, took, (2*1000+1000+5000)*Nanosecond)
-	assert.Less(t, took, (2*1000+1000+3*5000)*Nanosecond, "read, sent and stored one after the other")
-	assert.Less(t, f.visible[0]-f.arrived[0], Microsecond, "it is here")
+	assert.Less(t, took, (2*1000+1000+3*5000)*Nanosecond, "reading, sending and storing overlap")
+	assert.Less(t, f.visible[0]-f.arrived[0], Microsecond, "the data has arrived")
 }
 
 // What finds no receive is sent again after a while, and all that is behind it too; a

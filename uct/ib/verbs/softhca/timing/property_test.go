@@ -221,6 +221,6 @@ func TestParams_AllMatter(t *testing.T) {
 		f := reflect.ValueOf(&p).Elem().Field(i)
 		f.SetInt(f.Int() * 2)
 		ran, stats2 := run(p)
-		assert.False(t, reflect.DeepEqual(want, ran) && stats == stats2, "%s changes nothing", v.Type().Field(i).Name)
+		assert.False(t, reflect.DeepEqual(want, ran) && stats == stats2, "%s has no effect", v.Type().Field(i).Name)
 	}
 }

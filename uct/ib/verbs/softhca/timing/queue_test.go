@@ -194,7 +194,7 @@ func TestClock_NoDrift(t *testing.T) {
 }
 
 // A poll sees what is visible when it looks, not earlier.
-func TestPoll_NotBeforeItsTime(t *testing.T) {
+func TestPoll_NotBeforeVisible(t *testing.T) {
 	m := newModel(t, round())
 	p := newPort(t, m, m.NewPage())
 	var seen Time
@@ -211,7 +211,7 @@ func TestPoll_NotBeforeItsTime(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, seen, p.visible[0])
-	assert.Less(t, seen, p.visible[0]+m.params.PollCall, "one poll later at most")
+	assert.Less(t, seen, p.visible[0]+m.params.PollCall, "at most one poll later")
 }
 
 // A shared queue is polled by one thread at a time, for as long as it takes to read
@@ -233,8 +233,8 @@ func TestPoll_SharedCQ(t *testing.T) {
 	first := 2*Microsecond + 5*Nanosecond + 3*Nanosecond
 	assert.Equal(t, first, looked[0])
 	assert.Equal(t, first+70*Nanosecond, ran[0].End)
-	assert.Equal(t, ran[0].End+50*Nanosecond, looked[1], "the lock is handed over")
-	assert.Equal(t, looked[1]+50*Nanosecond+7*Nanosecond, ran[1].End, "and the state of the queue")
+	assert.Equal(t, ran[0].End+50*Nanosecond, looked[1], "the lock is transferred")
+	assert.Equal(t, looked[1]+50*Nanosecond+7*Nanosecond, ran[1].End, "the state of the queue is transferred")
 }
 
 // Who polls for another thread takes the tail of its queue away while it has the lock, and
@@ -308,8 +308,8 @@ func TestPost_SharedRegister(t *testing.T) {
 	ran := each(t, m, post(0), post(1))
 	ends := []Time{ran[0].End, ran[1].End}
 	first := 2*Microsecond + (postCPU+3)*Nanosecond
-	assert.ElementsMatch(t, []Time{first, first + (50+100)*Nanosecond}, ends, "a hand-over and a write later")
-	assert.Equal(t, (100+50+3)*Nanosecond, m.Stats().RegisterLockWait, "the write of the other, a hand-over")
+	assert.ElementsMatch(t, []Time{first, first + (50+100)*Nanosecond}, ends, "after a lock transfer and a write")
+	assert.Equal(t, (100+50+3)*Nanosecond, m.Stats().RegisterLockWait, "the write of the other thread and a lock transfer")
 }
 
 // A QP that threads share moves its state from core to core.
@@ -349,7 +349,7 @@ func TestRun_Errors(t *testing.T) {
 		require.ErrorIs(t, err, errStep)
 		assert.ErrorContains(t, err, "thread 1")
 	})
-	t.Run("nothing can come", func(t *testing.T) {
+	t.Run("nothing can arrive", func(t *testing.T) {
 		m := newModel(t, round())
 		p := newPort(t, m, m.NewPage())
 		_, err := m.Run(1, []Step{func() (bool, error) { p.poll(); return false, nil }})
@@ -392,7 +392,7 @@ func TestRun_Again(t *testing.T) {
 // handles them or after that.
 func TestHandled(t *testing.T) {
 	const handle = 11 * Nanosecond
-	for name, late := range map[string]bool{"given back early": false, "given back late": true} {
+	for name, late := range map[string]bool{"released early": false, "released late": true} {
 		m := newModel(t, round())
 		p := newPort(t, m, m.NewPage())
 		each(t, m, func() {
@@ -458,10 +458,10 @@ func TestBeforePost(t *testing.T) {
 		post := func() { p.qp.Post(even, true, []WQE{p.write(2)}) }
 		assert.Equal(t, computes+rest, spent(func() { m.BeforePost(computes); post(); m.AfterPost(true) }), "rings")
 		assert.Zero(t, spent(func() { m.BeforePost(computes); m.AfterPost(false) }), "refused")
-		assert.Equal(t, 10*Nanosecond+rest, spent(post), "after a refused one")
-		assert.Equal(t, computes, spent(func() { m.BeforePost(computes); m.AfterPost(true) }), "rings later")
+		assert.Equal(t, 10*Nanosecond+rest, spent(post), "post after a refused one")
+		assert.Equal(t, computes, spent(func() { m.BeforePost(computes); m.AfterPost(true) }), "post with a later doorbell")
 		assert.Equal(t, rest, spent(post), "the doorbell")
 		assert.Equal(t, 10*Nanosecond+rest, spent(post), "another post")
-		assert.Equal(t, 10*Nanosecond+rest, spent(func() { m.BeforePost(0); post(); m.AfterPost(true) }), "nothing is known")
+		assert.Equal(t, 10*Nanosecond+rest, spent(func() { m.BeforePost(0); post(); m.AfterPost(true) }), "unknown time of the software")
 	})
 }

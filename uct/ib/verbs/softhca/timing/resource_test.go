@@ -10,7 +10,7 @@ import (
 func TestServer_Queues(t *testing.T) {
 	var s server
 	assert.Equal(t, Time(15), s.book(10, 5))
-	assert.Equal(t, Time(18), s.book(11, 3), "behind the first")
+	assert.Equal(t, Time(18), s.book(11, 3), "after the first")
 	assert.Equal(t, Time(31), s.book(30, 1), "idle in between")
 	assert.Equal(t, Time(9), s.busy)
 }
@@ -112,7 +112,7 @@ func TestWord_ServesOneAtATime(t *testing.T) {
 	assert.ElementsMatch(t, []Time{3 * Nanosecond, 56 * Nanosecond, 109 * Nanosecond}, end[:])
 	now := m.Now()
 	w.Add()
-	assert.Equal(t, now, m.Now(), "outside of a step nothing takes time")
+	assert.Equal(t, now, m.Now(), "time outside of a step")
 }
 
 func TestWord_Load(t *testing.T) {
@@ -176,7 +176,7 @@ func TestRail_ByCacheLine(t *testing.T) {
 	b := m.nics[0].rail(0x1040)
 	assert.NotSame(t, a, b, "the next line")
 	assert.Same(t, a, m.nics[0].rail(0x77000), "two rails only")
-	assert.Same(t, b, m.nics[0].rail(0x1041), "and it stays so")
+	assert.Same(t, b, m.nics[0].rail(0x1041), "the rail of a line does not change")
 }
 
 // Lookups on one rail wait for each other, those on two do not.

@@ -19,17 +19,17 @@ func TestParams_Set(t *testing.T) {
 	assert.Equal(t, want, p)
 
 	for name, bad := range map[string][2]string{
-		"no such name":  {"Speed", "1"},
-		"no number":     {"RegisterWrite", "fast"},
-		"not finite":    {"RegisterWrite", "NaN"},
-		"too long":      {"RegisterWrite", "1e12"},
-		"not whole":     {"Rails", "2.5"},
-		"nothing there": {"Rails", ""},
+		"no such name": {"Speed", "1"},
+		"no number":    {"RegisterWrite", "fast"},
+		"not finite":   {"RegisterWrite", "NaN"},
+		"too long":     {"RegisterWrite", "1e12"},
+		"not whole":    {"Rails", "2.5"},
+		"empty value":  {"Rails", ""},
 	} {
 		err := p.Set(bad[0], bad[1])
 		require.ErrorIs(t, err, ucs.ErrInvalidParam, name)
 		assert.ErrorContains(t, err, bad[0], name)
 	}
 	assert.ErrorContains(t, p.Set("Speed", "1"), "RailLookup")
-	assert.Equal(t, want, p, "nothing changed")
+	assert.Equal(t, want, p, "a failed Set must not change parameters")
 }

@@ -80,15 +80,15 @@ func TestRing_FullThenRoom(t *testing.T) {
 		require.True(t, ok)
 		c.Release()
 	}
-	assert.True(t, c.RoomMade(), "the producer had said that it waits")
-	assert.False(t, c.RoomMade(), "said once")
+	assert.True(t, c.RoomMade(), "the producer waits for room")
+	assert.False(t, c.RoomMade(), "RoomMade reports it once")
 	assert.True(t, p.Room(MaxRecord))
 	assert.NotNil(t, p.Reserve(MaxPayload))
 }
 
 // What the peer writes to the header of a record while it is made does not move the
 // Producer.
-func TestRing_PeerWritesToAReservedRecord(t *testing.T) {
+func TestRing_PeerWritesToReservedRecord(t *testing.T) {
 	p, _ := newRing()
 	pkt := p.Reserve(100)
 	pkt.Length = 1 // the peer does

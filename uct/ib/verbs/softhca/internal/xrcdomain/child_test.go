@@ -84,7 +84,7 @@ func memberDoes(d *Domain, cmd string, n uint32) any {
 	case "close":
 		out, err = d.CloseQP(n)
 	case "hold":
-		err = d.lock.change()
+		err = d.lock.lockChanges()
 	default:
 		err = fmt.Errorf("unknown command %q", cmd)
 	}
@@ -105,7 +105,7 @@ func startMember(t testing.TB, path string) *child {
 }
 
 // tell gives a command and returns the answer.
-func (c *child) tell(t testing.TB, format string, args ...any) string {
+func (c *child) do(t testing.TB, format string, args ...any) string {
 	t.Helper()
 	c.Tell(t, format, args...)
 	return c.Line(t)
@@ -114,7 +114,7 @@ func (c *child) tell(t testing.TB, format string, args ...any) string {
 // number is tell for commands that answer with a number.
 func (c *child) number(t testing.TB, format string, args ...any) (n uint32) {
 	t.Helper()
-	_, err := fmt.Sscan(c.tell(t, format, args...), &n)
+	_, err := fmt.Sscan(c.do(t, format, args...), &n)
 	require.NoError(t, err)
 	return n
 }

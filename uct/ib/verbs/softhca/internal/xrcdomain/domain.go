@@ -191,27 +191,27 @@ func (d *Domain) open(flags int) error {
 // enter takes a free place. Joining is locked.
 func (d *Domain) enter(gid [16]byte) error {
 	for place := range maxMembers {
-		if !d.lock.live(place) {
+		if !d.lock.lockPlace(place) {
 			continue
 		}
 		s, err := serve(d.id, place, d.lock.fd, d.called)
 		if errors.Is(err, unix.EADDRINUSE) {
-			d.lock.release(place)
+			d.lock.unlockPlace(place)
 			continue // another user's
 		}
 		if err != nil {
 			return err
 		}
 		d.place, d.server = place, s
-		return d.settle(gid)
+		return d.publish(gid)
 	}
 	return fmt.Errorf("%w: %d members", ucs.ErrNoMemory, maxMembers)
 }
 
 // settle clears what an earlier member at the place had, and publishes this one.
-func (d *Domain) settle(gid [16]byte) error {
+func (d *Domain) publish(gid [16]byte) error {
 	err := d.change(func() error {
-		d.forget(d.place, srqDied)
+		d.clearPlace(d.place, srqDied)
 		m, w := d.dir.member(d.place), words(gid)
 		m.joins.Add(1)
 		m.pid.Store(uint32(os.Getpid()))
@@ -232,17 +232,17 @@ func (d *Domain) change(f func() error) error {
 	if d.closed {
 		return ucs.ErrClosed
 	}
-	if err := d.lock.change(); err != nil {
+	if err := d.lock.lockChanges(); err != nil {
 		return err
 	}
-	defer d.lock.changed()
+	defer d.lock.unlockChanges()
 	return f()
 }
 
 // forget removes what the member at a place has; its SRQ numbers become free. Under the lock
 // for changes.
-func (d *Domain) forget(place int, free srqWord) {
-	d.forgetSRQs(place, free)
+func (d *Domain) clearPlace(place int, free srqWord) {
+	d.clearSRQs(place, free)
 	for i := range d.dir.qpsEnd() {
 		d.drop(d.dir.qp(i), place)
 	}
@@ -252,7 +252,7 @@ func (d *Domain) forget(place int, free srqWord) {
 // to. Idempotent.
 func (d *Domain) Close() error {
 	err := d.change(func() error {
-		d.forget(d.place, 0)
+		d.clearPlace(d.place, 0)
 		return nil
 	})
 	if errors.Is(err, ucs.ErrClosed) {

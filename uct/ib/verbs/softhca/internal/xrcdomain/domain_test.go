@@ -73,9 +73,9 @@ func TestSRQ_FoundByAll(t *testing.T) {
 	require.ErrorIs(t, b.RemoveSRQ(sb), ucs.ErrInvalidParam)
 	_, ok := v.SRQOwner(sb)
 	assert.False(t, ok)
-	assert.False(t, v.SRQDied(sb), "it was given back")
+	assert.False(t, v.SRQDied(sb), "the number was released")
 	require.NoError(t, a.Close())
-	assert.False(t, v.SRQDied(sa), "its member has left")
+	assert.False(t, v.SRQDied(sa), "the member has left")
 }
 
 func TestSRQ_ProcessIsKilled(t *testing.T) {
@@ -92,14 +92,14 @@ func TestSRQ_ProcessIsKilled(t *testing.T) {
 	assert.True(t, a.SRQDied(n))
 	again := startMember(t, path) // takes the same place
 	_, ok = a.SRQOwner(n)
-	assert.False(t, ok, "what the dead had is not that of the next at its place")
-	assert.True(t, a.SRQDied(n), "also when that has cleared up")
+	assert.False(t, ok, "the next member at the place must not get the SRQ of the dead one")
+	assert.True(t, a.SRQDied(n), "also after that member has cleared the place")
 	assert.Equal(t, uint32(2), a.Joins(1))
 	assert.NotEqual(t, n, again.number(t, "srq"))
 }
 
 // TestDirectory_Survives: the process that made it is killed, another joins later.
-func TestDirectory_Survives(t *testing.T) {
+func TestDirectory_OutlivesCreator(t *testing.T) {
 	path := domainFile(t)
 	first := startMember(t, path)
 	a := join(t, path, 1)
@@ -124,7 +124,7 @@ func TestDirectory_RemovedWithLastMember(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestQP_LivesAsLongAsReferred(t *testing.T) {
+func TestQP_ExistsWhileReferred(t *testing.T) {
 	for name, end := range map[string]func(*child, testing.TB){
 		"killed": (*child).Kill, "left": (*child).End,
 	} {
@@ -133,10 +133,10 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 			a, c := join(t, path, 1), startMember(t, path)
 			n, other := c.number(t, "qp 77"), c.number(t, "qp 88")
 			require.NoError(t, a.OpenQP(n))
-			assert.True(t, a.Referred(n, isFirst), "by the child")
+			assert.True(t, a.Referred(n, isFirst), "the child refers to it")
 			end(c, t)
 			assert.True(t, a.Referred(n, noneDead), "this member refers to it")
-			assert.False(t, a.Referred(n, isFirst), "and no other")
+			assert.False(t, a.Referred(n, isFirst), "no other member refers to it")
 			assert.Equal(t, uint64(77), a.Area(n)[0].Load())
 			assert.False(t, a.Referred(other, noneDead), "no process refers to it any more")
 			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
@@ -171,14 +171,14 @@ func TestQP_SecondOpens(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, v.Close()) }()
 	assert.Equal(t, uint64(99), v.Area(n)[0].Load())
-	require.Equal(t, "ok", c.tell(t, "open %d", n))
+	require.Equal(t, "ok", c.do(t, "open %d", n))
 	gone, err := a.CloseQP(n)
 	require.NoError(t, err)
 	require.False(t, gone)
 	require.True(t, a.Referred(n, noneDead))
-	require.Equal(t, "true", c.tell(t, "close %d", n))
+	require.Equal(t, "true", c.do(t, "close %d", n))
 	require.False(t, a.Referred(n, noneDead))
-	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
+	require.NotEqual(t, n, addQP(t, a), "a number must not be reused at once")
 }
 
 // TestQP_NumberIsReused: two targets with one number, after each other, are distinguished.
@@ -208,7 +208,7 @@ func TestCall(t *testing.T) {
 	b, err := Join(int(f.Fd()), unix.O_CREAT, gidFor(2), func() { calls <- struct{}{} })
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
-	require.Equal(t, []int{0}, b.Others(n), "the maker")
+	require.Equal(t, []int{0}, b.Others(n), "the creator")
 	require.NoError(t, a.OpenQP(n))
 	require.NoError(t, b.OpenQP(n))
 	require.Equal(t, []int{0, 2}, a.Others(n))
@@ -287,7 +287,7 @@ func TestJoin_NotByPipe(t *testing.T) {
 }
 
 // TestJoin_PastStopped: members that are stopped answer nobody; another one does.
-func TestJoin_PastStopped(t *testing.T) {
+func TestJoin_SkipsStoppedMembers(t *testing.T) {
 	path := domainFile(t)
 	c := startMember(t, path) // has the first place
 	a := join(t, path, 1)
@@ -300,7 +300,7 @@ func TestJoin_PastStopped(t *testing.T) {
 }
 
 // TestJoin_AtOnce: members that come at the same time are in one domain.
-func TestJoin_AtOnce(t *testing.T) {
+func TestJoin_Concurrent(t *testing.T) {
 	path := domainFile(t)
 	const n = 8
 	var all [n]*Domain
@@ -384,7 +384,7 @@ func TestChurn(t *testing.T) {
 func TestChange_HolderIsKilled(t *testing.T) {
 	path := domainFile(t)
 	a, c := join(t, path, 1), startMember(t, path)
-	require.Equal(t, "ok", c.tell(t, "hold"))
+	require.Equal(t, "ok", c.do(t, "hold"))
 	require.ErrorIs(t, a.lock.set(changeByte, unix.F_WRLCK), unix.EAGAIN)
 	c.Kill(t)
 	addSRQ(t, a)

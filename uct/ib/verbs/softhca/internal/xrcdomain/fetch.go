@@ -60,7 +60,7 @@ func requestFD(id inode) (fd, busy int, err error) {
 		return -1, busy, r.failed
 	}
 	if r.pending > 0 {
-		return -1, busy, fmt.Errorf("%w: %d members, none answers", ucs.ErrTimedOut, r.pending)
+		return -1, busy, fmt.Errorf("%w: %d members, none replies", ucs.ErrTimedOut, r.pending)
 	}
 	return -1, busy, nil // they left meanwhile, or were other users
 }

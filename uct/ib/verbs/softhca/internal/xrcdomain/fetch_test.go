@@ -11,7 +11,7 @@ import (
 )
 
 // TestWait_ProcessStood: a descriptor that has come is taken, though the time is over.
-func TestWait_ProcessStood(t *testing.T) {
+func TestWait_ProcessStopped(t *testing.T) {
 	for range 100 {
 		r := requests{pending: 3, responses: make(chan response, 3)}
 		r.responses <- response{fd: -1}
@@ -20,12 +20,12 @@ func TestWait_ProcessStood(t *testing.T) {
 			return
 		}
 		assert.Equal(t, -1, r.wait(0))
-		assert.Equal(t, 1, r.pending, "one has not answered")
+		assert.Equal(t, 1, r.pending, "pending requests")
 	}
 }
 
 // TestWaitLast_ProcessStood: a process that stood still goes on to wait, and not for ever.
-func TestWaitLast_ProcessStood(t *testing.T) {
+func TestWaitLast_ProcessStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stood := func() timelimit.Limit {
 			return timelimit.At(timelimit.Now()-time.Hour, responseTimeout, responseTimeout/timelimit.Looks)
@@ -41,6 +41,6 @@ func TestWaitLast_ProcessStood(t *testing.T) {
 		assert.Equal(t, responseTimeout, timelimit.Now()-start)
 		r.responses <- response{fd: -1}
 		assert.Equal(t, -1, r.waitLast(stood()))
-		assert.Equal(t, responseTimeout, timelimit.Now()-start, "all have answered")
+		assert.Equal(t, responseTimeout, timelimit.Now()-start, "time of the wait")
 	})
 }

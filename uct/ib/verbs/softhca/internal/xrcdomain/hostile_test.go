@@ -49,7 +49,7 @@ func FuzzDirectory(f *testing.F) {
 		gone, err := d.CloseQP(q)
 		require.NoError(t, err)
 		require.True(t, gone)
-		d.forgetSRQs(d.place, srqDied)
+		d.clearSRQs(d.place, srqDied)
 	})
 }
 
@@ -90,7 +90,7 @@ func identifyPath(path string) (inode, error) {
 
 // TestFetch_NoRoomForTheDescriptor: a member that has given the directory is one, also where this
 // process has no descriptor left to take it by, so that no second directory is made.
-func TestFetch_NoRoomForTheDescriptor(t *testing.T) {
+func TestFetch_NoFreeDescriptor(t *testing.T) {
 	path := domainFile(t)
 	id, err := identifyPath(path)
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func impostor(t testing.TB, id inode, message []byte, fds []int) (stop func()) {
 }
 
 // TestJoin_OccupiedNameOnlyCostsItsPlace: a name that is taken costs a place, no more.
-func TestJoin_OccupiedNameOnlyCostsItsPlace(t *testing.T) {
+func TestJoin_SkipsOccupiedAddress(t *testing.T) {
 	path := domainFile(t)
 	f, err := os.Open(path)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func identify(fd int) (inode, error) {
 
 // patiently repeats try until it does not find the lock taken, for lockTimeout at most: the kernel
 // offers no lock that ends at a deadline.
-func patiently(what string, try func() error) (err error) {
+func retryLock(what string, try func() error) (err error) {
 	if !timelimit.Await(lockTimeout, func() bool {
 		err = try()
 		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR)
@@ -64,7 +64,7 @@ func patiently(what string, try func() error) (err error) {
 
 // lockInode takes the lock for joining; closing fd gives it back.
 func lockInode(fd int) error {
-	return patiently("flock", func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+	return retryLock("flock", func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 }
 
 // locks are those of an open file description of the directory.
@@ -75,14 +75,14 @@ func (l locks) set(at int64, kind int16) error {
 }
 
 // change takes the lock for changes.
-func (l locks) change() error {
-	return patiently("fcntl F_OFD_SETLK", func() error { return l.set(changeByte, unix.F_WRLCK) })
+func (l locks) lockChanges() error {
+	return retryLock("fcntl F_OFD_SETLK", func() error { return l.set(changeByte, unix.F_WRLCK) })
 }
 
-func (l locks) changed() { _ = l.set(changeByte, unix.F_UNLCK) } // giving back does not fail
+func (l locks) unlockChanges() { _ = l.set(changeByte, unix.F_UNLCK) } // giving back does not fail
 
 // live takes the lock of a place, until the description is closed. False if it is taken.
-func (l locks) live(place int) bool { return l.set(lifeByte+int64(place), unix.F_WRLCK) == nil }
+func (l locks) lockPlace(place int) bool { return l.set(lifeByte+int64(place), unix.F_WRLCK) == nil }
 
 // alive reports whether another description holds the lock of a place.
 func (l locks) alive(place int) bool {
@@ -96,4 +96,4 @@ func (l locks) alive(place int) bool {
 }
 
 // release gives the lock of a place back.
-func (l locks) release(place int) { _ = l.set(lifeByte+int64(place), unix.F_UNLCK) }
+func (l locks) unlockPlace(place int) { _ = l.set(lifeByte+int64(place), unix.F_UNLCK) }

@@ -14,11 +14,11 @@ import (
 
 // TestPatiently: a lock is tried until it is free, or for lockTimeout, in which the time does not count
 // that the process stands still.
-func TestPatiently(t *testing.T) {
+func TestRetryLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for stand := 1; stand < 200; stand++ {
 			tries := 0
-			assert.NoError(t, patiently("lock", func() error {
+			assert.NoError(t, retryLock("lock", func() error {
 				if tries++; tries == stand {
 					time.Sleep(2 * lockTimeout)
 				}
@@ -28,9 +28,9 @@ func TestPatiently(t *testing.T) {
 				return nil
 			}), "at try %d", stand)
 		}
-		assert.ErrorIs(t, patiently("lock", func() error { return unix.EBADF }), unix.EBADF)
+		assert.ErrorIs(t, retryLock("lock", func() error { return unix.EBADF }), unix.EBADF)
 		start := timelimit.Now()
-		assert.ErrorIs(t, patiently("lock", func() error { return unix.EACCES }), ucs.ErrTimedOut)
+		assert.ErrorIs(t, retryLock("lock", func() error { return unix.EACCES }), ucs.ErrTimedOut)
 		assert.GreaterOrEqual(t, timelimit.Now()-start, lockTimeout)
 	})
 }

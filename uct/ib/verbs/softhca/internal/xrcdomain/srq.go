@@ -68,7 +68,7 @@ func (d *Domain) RemoveSRQ(number uint32) error {
 }
 
 // forgetSRQs frees the numbers of a place: free is 0, or srqDied. Under the lock for changes.
-func (d *Domain) forgetSRQs(place int, free srqWord) {
+func (d *Domain) clearSRQs(place int, free srqWord) {
 	for slot := range d.dir.slotsEnd() {
 		for variant := uint32(1); variant <= maxVariant; variant++ {
 			d.dir.srq(variant<<slotBits|slot).CompareAndSwap(uint32(srqUsed)|uint32(place), uint32(free))
