@@ -64,7 +64,7 @@ func TestWrite_NoAllocation(t *testing.T) {
 // A send of 8 bytes to an XRC SRQ, its receive and their completions: over a private domain, a
 // shared one, and a shared one of two devices that get them in turn.
 func BenchmarkXRCSend8(b *testing.B) {
-	for name, members := range map[string]int{"private": 0, "shared": 1, "in turn": 2} {
+	for name, members := range map[string]int{"private": 0, "shared": 1, "alternating": 2} {
 		b.Run(name, func(b *testing.B) {
 			i := openNode(b, softhca.Config{}).newInitiator()
 			attr := verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}

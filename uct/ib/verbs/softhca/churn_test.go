@@ -39,7 +39,7 @@ func TestChurn_ReleasesResourcesOfPeers(t *testing.T) {
 		role string
 		end  func(t *testing.T, n *node, c *child)
 	}{
-		"leave in order": {"leaver", func(t *testing.T, n *node, c *child) {
+		"close gracefully": {"closer", func(t *testing.T, n *node, c *child) {
 			require.NoError(t, c.In.Close())
 			n.untilError(c)
 			require.NoError(t, n.qp.Close())
@@ -49,7 +49,7 @@ func TestChurn_ReleasesResourcesOfPeers(t *testing.T) {
 			n.untilError(c)
 			require.NoError(t, n.qp.Close())
 		}},
-		"closed by the server first": {"leaver", func(t *testing.T, n *node, c *child) {
+		"closed by the server first": {"closer", func(t *testing.T, n *node, c *child) {
 			require.NoError(t, n.qp.Close())
 			require.NoError(t, c.In.Close())
 		}},

@@ -15,7 +15,7 @@ import (
 
 // A device that gives up a link, as one whose dial has taken too long, is there still: targets
 // that are connected to it are not failed. When it is closed they are.
-func TestTarget_InitiatorAbandonsLink(t *testing.T) {
+func TestTarget_InitiatorClosesOnlyLink(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()

@@ -10,11 +10,11 @@ import (
 // TestStopDriving_WaitsForReadersOfGuards: a goroutine that sees a peer off looks at the
 // guards of the other links, with linkMu held. Their memory must not go meanwhile.
 func TestStopDriving_WaitsForReadersOfGuards(t *testing.T) {
-	const looks = 1000 // while the other goroutine could go on, if it did not wait
+	const yields = 1000 // while the other goroutine could go on, if it did not wait
 	h := new(hca)
 	h.setOutbound(nil)
 	h.setInbound([]*inLink{{hca: h}})
-	there := func() bool { return len(*h.inbound.Load()) > 0 }
+	linked := func() bool { return len(*h.inbound.Load()) > 0 }
 
 	h.linkMu.Lock()
 	stopped := make(chan bool)
@@ -22,15 +22,15 @@ func TestStopDriving_WaitsForReadersOfGuards(t *testing.T) {
 		h.stopDriving()
 		close(stopped)
 	}()
-	for there() && h.driving.TryLock() {
+	for linked() && h.driving.TryLock() {
 		h.driving.Unlock()
 		runtime.Gosched()
 	}
-	for range looks {
+	for range yields {
 		runtime.Gosched()
 	}
-	assert.True(t, there(), "the links of a goroutine that looks at them")
+	assert.True(t, linked(), "stopDriving has not removed links that a goroutine reads")
 	h.linkMu.Unlock()
 	<-stopped
-	assert.False(t, there())
+	assert.False(t, linked())
 }

@@ -73,7 +73,7 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 func (cq *compQueue) push(e *prm.CQE) bool {
 	cq.mu.Lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
-		return cq.refuse()
+		return cq.failFull()
 	}
 	cq.view.Slot(cq.pi).Write(e, cq.view.Owner(cq.pi))
 	cq.pi++
@@ -88,7 +88,7 @@ func (cq *compQueue) push(e *prm.CQE) bool {
 func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint32) bool {
 	cq.mu.Lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
-		return cq.refuse()
+		return cq.failFull()
 	}
 	cq.view.Slot(cq.pi).WriteSent(op, index, qp.qpn, qp.uidx, n, cq.view.Owner(cq.pi))
 	cq.pi++
@@ -101,7 +101,7 @@ func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint
 }
 
 // refuse is for a completion that finds no room. It gives the lock back.
-func (cq *compQueue) refuse() bool {
+func (cq *compQueue) failFull() bool {
 	first := !cq.overrun
 	cq.overrun = true
 	cq.mu.Release()
@@ -143,7 +143,7 @@ func (cq *compQueue) arm(word uint32) {
 		kind = armSolicited
 	}
 	cq.mu.Lock()
-	fire := cq.waiting(ci, kind)
+	fire := cq.hasCompletion(ci, kind)
 	cq.armed = kind
 	if fire {
 		cq.armed = armNone
@@ -155,7 +155,7 @@ func (cq *compQueue) arm(word uint32) {
 }
 
 // waiting reports whether a completion of the kind came at or after index ci.
-func (cq *compQueue) waiting(ci uint32, kind armKind) bool {
+func (cq *compQueue) hasCompletion(ci uint32, kind armKind) bool {
 	n := (cq.pi - ci) & ciMask
 	if kind == armAny || n > cq.view.Count() {
 		return n > 0

@@ -45,7 +45,7 @@ func (n *node) drain() (count int) {
 // TestCQ_OverrunIsForGood: a CQ that has overrun takes no completions any more, also where entries are
 // given back: what it held is polled, and then only that it is in error. One event tells. A QP that
 // works, and completes there, goes to ERR, and one with another CQ does not.
-func TestCQ_OverrunIsForGood(t *testing.T) {
+func TestCQ_OverrunIsPermanent(t *testing.T) {
 	for name, single := range map[string]bool{"shared": false, "single-threaded": true} {
 		t.Run(name, func(t *testing.T) {
 			n := openNode(t, softhca.Config{Fabric: softhca.FabricLoop})
@@ -61,12 +61,12 @@ func TestCQ_OverrunIsForGood(t *testing.T) {
 			holds := cq.Depth() + 1
 
 			lost.flush(flushing, holds)
-			require.Equal(t, holds, lost.drain(), "it is full, and has not overrun")
+			require.Equal(t, holds, lost.drain(), "the CQ is full, and has not overrun")
 			lost.flush(flushing, holds+1)
 			ev, err := n.ctx.NextAsyncEvent()
 			require.NoError(t, err)
 			assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: cq}, ev)
-			require.Equal(t, holds, lost.drain(), "what it held before")
+			require.Equal(t, holds, lost.drain(), "completions from before the overrun")
 			for range 3 {
 				lost.flush(flushing, 1)
 				lost.send(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
@@ -75,7 +75,7 @@ func TestCQ_OverrunIsForGood(t *testing.T) {
 			}
 			ev, err = n.ctx.NextAsyncEvent()
 			require.NoError(t, err)
-			assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: lost.qp}, ev, "and nothing before that")
+			assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: lost.qp}, ev, "no other event before it")
 			assert.Equal(t, verbs.QPStateErr, lost.qp.State())
 			assert.Equal(t, verbs.QPStateRTS, n.qp.State())
 		})

@@ -34,7 +34,7 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *ring.Packet, body unsafe.Po
 	}
 	if syn != prm.SyndromeOK {
 		qp.resp.open.queue = qp.rq
-		qp.receiveFailed(syn, prm.SyndromeOK)
+		qp.failReceive(syn, prm.SyndromeOK)
 		return
 	}
 	op := prm.CQERespSend

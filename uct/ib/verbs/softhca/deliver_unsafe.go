@@ -50,7 +50,7 @@ func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
 		r.moved += n
 		*budget -= int(n)
 	}
-	return qp.sendFilled(w), true
+	return qp.completeFilled(w), true
 }
 
 // begin checks the work request and claims the receive that is next. False if the message
@@ -73,7 +73,7 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 	case claimPeer:
 		return qp.awaitPeer(), true
 	case claimNoQueue:
-		return qp.refused(prm.SyndromeRemoteInvalidReq), true
+		return qp.failWithPeer(prm.SyndromeRemoteInvalidReq), true
 	case claimBusy:
 		return qp.sleepUntil(qp.hca.clock() + r.busyDelay()), true
 	case claimNothing:
@@ -102,14 +102,14 @@ const (
 // short message is in by then. It waits longer each time, up to busyDoubled times twice as
 // long, as a process that is stopped may stay so.
 const (
-	busyLook    = 50_000
-	busyDoubled = 6
+	busyDelayMin  = 50_000
+	busyDoublings = 6
 )
 
 // busyDelay is how long to wait for somebody else's message, this time.
 func (r *requester) busyDelay() int64 {
-	d := int64(busyLook) << r.busy
-	r.busy = min(r.busy+1, busyDoubled)
+	d := int64(busyDelayMin) << r.busy
+	r.busy = min(r.busy+1, busyDoublings)
 	return d
 }
 
@@ -150,9 +150,9 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	n = min(n, limit, w.Len-r.moved)
 	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enterQueue(w.SRQN, key)
-	pdn, ours := qp.stillOurs(w)
+	pdn, claimed := qp.ownsClaim(w)
 	var m remote
-	ok := ours && n > 0
+	ok := claimed && n > 0
 	if ok {
 		m, ok = r.link.memory(key, addr, n, pdn, verbs.AccessLocalWrite)
 	}
@@ -169,8 +169,8 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	case syn == prm.SyndromeLocalProt:
 		return 0, qp.failNext(syn)
 	case syn != prm.SyndromeOK:
-		return 0, qp.refused(syn)
-	case !ours:
+		return 0, qp.failWithPeer(syn)
+	case !claimed:
 		qp.dropClaim()
 		r.moved = 0
 		return 0, stepAgain // and look what has become of the queue
@@ -182,7 +182,7 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 
 // stillOurs reports whether the target goes on taking what we deliver, and the domain of
 // its memory. The guard is up.
-func (qp *queuePair) stillOurs(w *prm.WQE) (pdn uint32, ok bool) {
+func (qp *queuePair) ownsClaim(w *prm.WQE) (pdn uint32, ok bool) {
 	r := &qp.req
 	e := qp.peerEntry()
 	if !e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || r.out.claim.Load() != table.Claimed(qp.hca.claimID, r.out.seq) {
@@ -218,19 +218,19 @@ func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syn
 
 // sendFilled notifies the target that the message is complete in its memory, and completes the
 // send.
-func (qp *queuePair) sendFilled(w *prm.WQE) stepResult {
+func (qp *queuePair) completeFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
 	qp.exec.Quiescent() // entering is the barrier
 	idle := r.guard.enterQueue(w.SRQN, 0)
-	_, ours := qp.stillOurs(w)
+	_, claimed := qp.ownsClaim(w)
 	v := stepAgain
-	if ours {
-		v = qp.putFilled(w)
+	if claimed {
+		v = qp.sendNotice(w)
 	}
 	r.guard.Leave(idle)
 	switch {
-	case !ours:
+	case !claimed:
 		qp.dropClaim()
 		r.moved = 0
 		return stepAgain
@@ -244,7 +244,7 @@ func (qp *queuePair) sendFilled(w *prm.WQE) stepResult {
 
 // putFilled puts the notice into the ring, and passes the claim on. The guard is up, so
 // that the owner, when it has closed the queue and finds no guard up, has all notices.
-func (qp *queuePair) putFilled(w *prm.WQE) stepResult {
+func (qp *queuePair) sendNotice(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
 	l.txLock.Lock()

@@ -27,7 +27,7 @@ type xrcDomain struct {
 
 // restingSRQs is how many slots of closed queues are left alone. Each slot that was ever used
 // costs 2 KiB of memory, which peers see; a number comes again after 256 queues of the slot.
-const restingSRQs = 1 << 10
+const srqReuseAt = 1 << 10
 
 // xrcQueue is what an XRC SRQ has that a basic one has not; a basic one is the zero value.
 type xrcQueue struct {
@@ -96,14 +96,14 @@ func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 
 // slotsTried is how many slots are tried before a shared domain is out of numbers: each
 // has one for 255 members.
-const slotsTried = 8
+const maxSlotTries = 8
 
 // allocNumber allocates a slot of the device's table and a number of 24 bits that is unique in the
 // domain. The low 16 bits of the number are the slot, which is never 0. The other 8 bits differ
 // from those of the previous queue in the slot, so that messages for that queue do not reach the
 // new one.
 func (h *hca) allocNumber(d *xrcDomain) (srqn uint32, err error) {
-	for range slotsTried {
+	for range maxSlotTries {
 		h.mu.Lock()
 		slot, variant, ok := h.srqIDs.get()
 		h.mu.Unlock()
@@ -171,14 +171,14 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	q.mu.Lock() // a post that has not seen closing is over then
 	q.mu.Release()
 	h.driving.Lock()
-	h.eachQP(func(qp *queuePair) { qp.resp.cutOff(q) })
+	h.eachQP(func(qp *queuePair) { qp.resp.abortInto(q) })
 	h.driving.Unlock()
 	if inside := h.visitsToQueue(q.srqn); len(inside) > 0 {
 		return guard.InUse(inside)
 	}
 	h.driving.Lock()
 	for _, l := range *h.inbound.Load() {
-		l.lastFilled(q)
+		l.handleLastNotices(q)
 	}
 	h.xrcSRQs.slot.Store(handle%table.MaxXRCSRQ, nil) // before the notices come to their turn
 	h.driving.Unlock()
@@ -197,14 +197,14 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 
 // cutOff ends the message that arrives in q, without a completion: its next packet is
 // refused. driving is held.
-func (s *responder) cutOff(q *recvQueue) {
+func (s *responder) abortInto(q *recvQueue) {
 	if s.open.queue != q {
 		return
 	}
 	s.open.queue = nil
 	if s.open.begun() {
 		s.open.close()
-		s.orphan = true
+		s.lostSRQ = true
 	}
 }
 
@@ -222,7 +222,7 @@ func (qp *queuePair) queueOf(pkt *ring.Packet) *recvQueue {
 
 // completesIn is where receives of q that arrive over qp complete, and the user index that
 // the completions have.
-func (q *recvQueue) completesIn(qp *queuePair) (*compQueue, uint32) {
+func (q *recvQueue) cqOf(qp *queuePair) (*compQueue, uint32) {
 	if q.xrc.cq != nil {
 		return q.xrc.cq, q.xrc.uidx
 	}

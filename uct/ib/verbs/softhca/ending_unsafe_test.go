@@ -57,12 +57,12 @@ func newSRQRig(t *testing.T) *srqRig {
 	}
 	q.dbrec.StoreRecv(srqEntries)
 	r.own = r.qp.rq
-	r.take(q)
+	r.receiveFrom(q)
 	return r
 }
 
 // take has the QP receive from q.
-func (r *srqRig) take(q *recvQueue) {
+func (r *srqRig) receiveFrom(q *recvQueue) {
 	r.h.driving.Lock()
 	defer r.h.driving.Unlock()
 	r.qp.rq = q
@@ -80,7 +80,7 @@ func (r *srqRig) packet(flags uint8) {
 }
 
 // begun waits until the first packet of a message has taken an entry.
-func (r *srqRig) begun(t *testing.T) {
+func (r *srqRig) awaitFirst(t *testing.T) {
 	t.Helper()
 	testenv.ProgressWithin(t, testPatience, func() bool {
 		r.h.Drive()
@@ -93,7 +93,7 @@ func (r *srqRig) begun(t *testing.T) {
 
 // A message ends with its QP: the entry of the SRQ that it has begun to fill completes
 // as flushed, so that it can be posted again; entries that are posted stay.
-func TestSRQ_QPIsDestroyedInsideAMessage(t *testing.T) {
+func TestSRQ_QPStopsDuringMessage(t *testing.T) {
 	for name, end := range map[string]func(r *srqRig) error{
 		"ERR": func(r *srqRig) error {
 			return r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
@@ -102,7 +102,7 @@ func TestSRQ_QPIsDestroyedInsideAMessage(t *testing.T) {
 			return r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
 		},
 		"destroyed": func(r *srqRig) error { return r.h.DestroyQP(r.qp.qpn) },
-		"peer gone": func(r *srqRig) error { r.qp.handlePeerGone(r.qp.req.link); return nil },
+		"link down": func(r *srqRig) error { r.qp.handlePeerGone(r.qp.req.link); return nil },
 		"peer's fault": func(r *srqRig) error {
 			r.h.driving.Lock()
 			defer r.h.driving.Unlock()
@@ -114,7 +114,7 @@ func TestSRQ_QPIsDestroyedInsideAMessage(t *testing.T) {
 			r := newSRQRig(t)
 			q, cq := r.qp.rq, r.qp.recvCQ
 			r.packet(ring.FlagFirst)
-			r.begun(t)
+			r.awaitFirst(t)
 			assert.False(t, cq.completed(0))
 			require.NoError(t, end(r))
 			testenv.ProgressWithin(t, testPatience, func() bool {
@@ -129,17 +129,17 @@ func TestSRQ_QPIsDestroyedInsideAMessage(t *testing.T) {
 			for range 10 {
 				r.h.Drive()
 			}
-			assert.False(t, cq.completed(1), "one completion for one entry")
-			assert.EqualValues(t, 1, q.consumed, "the other entry stays")
+			assert.False(t, cq.completed(1), "more than one completion for an entry")
+			assert.EqualValues(t, 1, q.consumed, "number of consumed entries")
 		})
 	}
 }
 
 // A message that begins again, as its requester was reset, fills the entry that it has.
-func TestSRQ_MessageBeginsAgain(t *testing.T) {
+func TestSRQ_RestartedMessageKeepsEntry(t *testing.T) {
 	r := newSRQRig(t)
 	r.packet(ring.FlagFirst)
-	r.begun(t)
+	r.awaitFirst(t)
 	r.packet(ring.FlagFirst)
 	r.packet(ring.FlagLast)
 	testenv.ProgressWithin(t, testPatience, func() bool {
@@ -155,7 +155,7 @@ func TestSRQ_MessageBeginsAgain(t *testing.T) {
 }
 
 // Receives of the QP itself are flushed in order, the one that is being filled first.
-func TestErr_ReceiveInsideAMessageIsFlushed(t *testing.T) {
+func TestErr_FlushesReceiveOfOpenMessage(t *testing.T) {
 	r := newSRQRig(t)
 	q := r.own
 	q.maxSGE = 1
@@ -163,9 +163,9 @@ func TestErr_ReceiveInsideAMessageIsFlushed(t *testing.T) {
 		prm.PutData(&q.view.Entry(i)[0], r.sge)
 	}
 	q.dbrec.StoreRecv(2)
-	r.take(q)
+	r.receiveFrom(q)
 	r.packet(ring.FlagFirst)
-	r.begun(t)
+	r.awaitFirst(t)
 	require.NoError(t, r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	for i := range uint32(2) {
 		var e prm.CQE

@@ -46,7 +46,7 @@ func (h *hca) watch() {
 // as the runtime rounds up shorter sleeps of an idle process.
 func (h *hca) pollerLeaving() {
 	h.pollerLeft.Store(true)
-	if !isNap(h.ctl.sleeping.Load()) {
+	if !isAsleep(h.ctl.sleeping.Load()) {
 		wake(h.wakeFD)
 	}
 }
@@ -59,25 +59,25 @@ func (h *hca) polled() bool { return h.ctl.attention.Load()&attnProbe == 0 }
 // leaves the timers alone: what a timer sets going is for Drive to run.
 func (h *hca) park() {
 	h.ctl.attention.Or(attnProbe)
-	h.naps += 2
-	h.ctl.sleeping.Store(h.naps - 1)
+	h.sleepSeq += 2
+	h.ctl.sleeping.Store(h.sleepSeq - 1)
 	// Pairs with call: either it sees the nap, or this sees its bits.
 	if h.ctl.attention.Load()&attnWork == 0 && !h.closing.Load() {
 		h.wait(h.untilTimer())
 	}
-	h.ctl.sleeping.Store(h.naps)
+	h.ctl.sleeping.Store(h.sleepSeq)
 }
 
 // isNap reports whether a value of the sleeping word says that the engine sleeps and has not been
 // called. Each sleep has an odd value of its own.
-func isNap(sleeping uint32) bool { return sleeping&1 != 0 }
+func isAsleep(sleeping uint32) bool { return sleeping&1 != 0 }
 
 // wakeOnce wakes the engine out of a nap. Others need not write the pipe then: a woken engine may
 // get a processor a thousand messages later. The word says so after the write, as who calls may be
 // killed in between, and only if it is still the same nap.
-func wakeOnce(ctl *control, wakeFD int, nap uint32) {
+func wakeOnce(ctl *control, wakeFD int, seq uint32) {
 	wake(wakeFD)
-	ctl.sleeping.CompareAndSwap(nap, nap+1)
+	ctl.sleeping.CompareAndSwap(seq, seq+1)
 }
 
 // untilTimer is how long the engine may sleep; 0 means forever.

@@ -24,14 +24,14 @@ func (qp *queuePair) enterError(syn, peer prm.Syndrome) {
 	qp.dropClaim()
 	qp.stopStarving()
 	r.next, r.inFlight, r.read = r.acked, 0, 0
-	silent := syn != prm.SyndromeWRFlush
-	if silent && r.next != qp.dbrec.Send() {
+	unreported := syn != prm.SyndromeWRFlush
+	if unreported && r.next != qp.dbrec.Send() {
 		qp.retireWithError(syn)
-		silent = false
+		unreported = false
 	}
 	qp.sendFault() // or runStopped does
 	qp.flushSends()
-	if silent { // no completion tells of the fault
+	if unreported { // no completion tells of the fault
 		qp.raiseFault(qp.faultEvent(syn))
 	}
 	qp.hca.schedule(qp) // for flushReceives
@@ -39,7 +39,7 @@ func (qp *queuePair) enterError(syn, peer prm.Syndrome) {
 
 // faultEvent is the event for a fault with a syndrome.
 func (qp *queuePair) faultEvent(syn prm.Syndrome) verbs.EventType {
-	if syn == prm.SyndromeRetryExceeded && qp.absence() == verbs.VendorPeerClosed {
+	if syn == prm.SyndromeRetryExceeded && qp.peerVendorErr() == verbs.VendorPeerClosed {
 		return verbs.EventPeerClosed
 	}
 	return verbs.EventQPFatal
@@ -47,7 +47,7 @@ func (qp *queuePair) faultEvent(syn prm.Syndrome) verbs.EventType {
 
 // absence is what the device knows of a peer that does not answer: a vendor error, or 0.
 // exec is held.
-func (qp *queuePair) absence() uint8 {
+func (qp *queuePair) peerVendorErr() uint8 {
 	l := qp.req.link
 	switch {
 	case qp.req.died:
@@ -71,10 +71,10 @@ func (qp *queuePair) absence() uint8 {
 // begun to fill, then the posted ones. driving is held, so no message fills the first one any more.
 func (qp *queuePair) flushReceives() {
 	s := &qp.resp
-	qp.abandon()
-	qp.flushRecvs()
-	if qp.rq.shared() && !s.over {
-		s.over = true
+	qp.abortOpen()
+	qp.flushPosted()
+	if qp.rq.shared() && !s.lastRaised {
+		s.lastRaised = true
 		qp.hca.raise(verbs.EventQPLastWQEReached, qp.handle)
 	}
 }
@@ -82,7 +82,7 @@ func (qp *queuePair) flushReceives() {
 // abandon ends the message that is open. The receive that a send has begun to fill
 // completes as flushed: it has left its queue, so that nothing else would give it back.
 // driving is held.
-func (qp *queuePair) abandon() {
+func (qp *queuePair) abortOpen() {
 	m := &qp.resp.open
 	send := m.kind == ring.OpSend
 	m.close()
@@ -99,7 +99,7 @@ func (qp *queuePair) retireWithError(syn prm.Syndrome) {
 		WQECounter: r.next, SendOp: prm.Opcode(qp.sq.BB(uint32(r.next))[3]), Syndrome: syn}
 	switch {
 	case syn == prm.SyndromeRetryExceeded:
-		e.VendorErr = qp.absence()
+		e.VendorErr = qp.peerVendorErr()
 	case syn == prm.SyndromeRemoteInvalidReq && r.died:
 		e.VendorErr = verbs.VendorPeerGone
 	}
@@ -119,7 +119,7 @@ func (qp *queuePair) flushSends() {
 }
 
 // flushRecvs completes all posted receives as flushed; those of an SRQ stay.
-func (qp *queuePair) flushRecvs() {
+func (qp *queuePair) flushPosted() {
 	if qp.receivesShared() {
 		return
 	}
@@ -135,7 +135,7 @@ func (qp *queuePair) flushRecvs() {
 
 // recvError writes an error CQE for a receive of q.
 func (qp *queuePair) recvError(q *recvQueue, entry *recvEntry, syn prm.Syndrome) {
-	cq, uidx := q.completesIn(qp)
+	cq, uidx := q.cqOf(qp)
 	e := prm.CQE{Opcode: prm.CQERespErr, UserIndex: uidx, QPN: qp.qpn,
 		WQECounter: entry.index, Syndrome: syn}
 	if !cq.push(&e) {

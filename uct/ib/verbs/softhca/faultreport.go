@@ -17,7 +17,7 @@ import (
 // members.
 type faultReport struct {
 	reported bool        // over all links that were up
-	asked    []verbs.GID // members that were dialed for it
+	dialed   []verbs.GID // members that were dialed for it
 }
 
 // sendFault tells the peer's QP of a refusal that concerns it too. False when a ring has no room
@@ -72,12 +72,12 @@ func (qp *queuePair) notifyAnother() {
 			return
 		}
 		m, ok := s.view.dir.Referrer(qp.attr.DestQPN, func(gid [16]byte) bool {
-			return slices.Contains(s.fault.asked, gid) || s.isGone(gid)
+			return slices.Contains(s.fault.dialed, gid) || s.isGone(gid)
 		})
 		if !ok {
 			break
 		}
-		s.fault.asked = append(s.fault.asked, m.GID)
+		s.fault.dialed = append(s.fault.dialed, m.GID)
 		p, err := qp.pathOver(m.GID)
 		if err != nil {
 			break

@@ -34,9 +34,9 @@ func inUse() int64 {
 const many = 512
 
 // What is counted for an object is what the process allocates for it.
-func TestFootprint_IsWhatIsAllocated(t *testing.T) {
+func TestFootprint_EqualsAllocation(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the detector has the off-heap memory on the heap")
+		t.Skip("with the race detector, off-heap memory is on the heap")
 	}
 	dev, err := NewDevice(Config{Fabric: FabricLoop})
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func resources(t *testing.T, ctx *verbs.Context) verbs.Resources {
 // A context takes what is counted, and the address space that is reserved.
 func TestFootprint_Context(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the detector has the off-heap memory on the heap")
+		t.Skip("with the race detector, off-heap memory is on the heap")
 	}
 	const contexts = 8
 	dev, err := NewDevice(Config{Fabric: FabricLoop})
@@ -199,7 +199,7 @@ func TestFootprint_Segments(t *testing.T) {
 	}
 	used, after := written(t)-before, resources(t, ctx).Bytes
 	assert.InEpsilon(t, used, own(after)-own(counted), tolerance)
-	assert.Less(t, after.Reserved-counted.Reserved, int64(128<<20), "address space of the directory, less what is used now")
+	assert.Less(t, after.Reserved-counted.Reserved, int64(128<<20), "address space of the directory minus used memory")
 	for _, c := range append(open, domain, mr, cq, pd, ctx) {
 		require.NoError(t, c.Close())
 	}

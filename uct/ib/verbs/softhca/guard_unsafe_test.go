@@ -36,7 +36,7 @@ func linked(t testing.TB, a, b *hca) *outLink {
 
 // A key is refused from the moment its region is gone, also by an initiator that
 // used it before, and the index is not reused with the same key.
-func TestDereg_KeyDies(t *testing.T) {
+func TestDereg_InvalidatesKey(t *testing.T) {
 	target, peer := openTest(t), openTest(t)
 	l := linked(t, peer, target)
 	buf, err := target.AllocBuffer(pageLen)
@@ -58,7 +58,7 @@ func TestDereg_KeyDies(t *testing.T) {
 	assert.False(t, try(rkey, addr+pageLen, 1, 7, w), "after")
 	assert.False(t, try(rkey, addr+8, ^uint64(0), 7, w), "wraps around")
 	assert.False(t, try(rkey, addr, 8, 8, w), "another PD")
-	assert.False(t, try(rkey, addr, 8, 7, verbs.AccessRemoteRead), "right not granted")
+	assert.False(t, try(rkey, addr, 8, 7, verbs.AccessRemoteRead), "access right not granted")
 	assert.False(t, try(rkey^1, addr, 8, 7, w), "another variant")
 	assert.False(t, try(0, addr, 8, 7, w), "no key")
 
@@ -106,7 +106,7 @@ func FuzzPackets(f *testing.F) {
 		}
 		for i, b := range secret {
 			if b != 0 {
-				t.Fatalf("byte %d of memory without a right was changed", i)
+				t.Fatalf("byte %d of memory without remote access was changed", i)
 			}
 		}
 	})

@@ -89,7 +89,7 @@ type hca struct {
 	overdue   []guard.Visit // see awaitPeer
 
 	closing    atomic.Bool
-	naps       uint32      // of the engine, twice
+	sleepSeq   uint32      // of the engine, twice
 	pollerLeft atomic.Bool // the caller that polled is about to sleep
 	engineDone chan struct{}
 }
@@ -103,7 +103,7 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}), revoked: map[uint32]*region{},
 		regions: regions{sparse.New[region](table.MaxMR)}, qps: qpTable{sparse.New[queuePair](table.MaxQP)},
 		xrcSRQs: xrcTable{sparse.New[recvQueue](table.MaxXRCSRQ)},
-		qpIDs:   idPool{limit: table.MaxQP}, mrIDs: idPool{limit: table.MaxMR}, srqIDs: idPool{limit: table.MaxXRCSRQ, resting: restingSRQs}}
+		qpIDs:   idPool{limit: table.MaxQP}, mrIDs: idPool{limit: table.MaxMR}, srqIDs: idPool{limit: table.MaxXRCSRQ, reuseAt: srqReuseAt}}
 	h.owner.Links = &h.linkMu
 	h.setInbound(nil)
 	h.setOutbound(nil)

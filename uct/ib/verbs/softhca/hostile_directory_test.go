@@ -66,7 +66,7 @@ func (d *directory) store(at int64, v uint32) {
 }
 
 // spoil changes a word.
-func (d *directory) spoil(at int64, v uint32) {
+func (d *directory) corrupt(at int64, v uint32) {
 	if _, ok := d.undo[at]; !ok {
 		d.undo[at] = d.load(at)
 	}
@@ -74,7 +74,7 @@ func (d *directory) spoil(at int64, v uint32) {
 }
 
 // mend takes back what spoil has changed.
-func (d *directory) mend() {
+func (d *directory) restore() {
 	for at, v := range d.undo {
 		d.store(at, v)
 	}
@@ -97,7 +97,7 @@ func srqWordAt(number uint32) int64 {
 }
 
 // besieged is an initiator and members whose directory somebody writes to.
-type besieged struct {
+type corrupted struct {
 	*directory
 	i      *node
 	xs     []*xrcTarget
@@ -105,20 +105,20 @@ type besieged struct {
 }
 
 const (
-	besiegedRecvs = 4
-	besiegedLen   = 3000
-	besiegedRDMA  = 512 << 10 // where RDMA goes; behind it nothing may change
+	corruptedRecvs = 4
+	corruptedLen   = 3000
+	corruptedRDMA  = 512 << 10 // where RDMA goes; behind it nothing may change
 )
 
-func newBesieged(t testing.TB, cfg softhca.Config) *besieged {
+func newCorrupted(t testing.TB, cfg softhca.Config) *corrupted {
 	attr := sharedDomain(t)
-	b := &besieged{i: openNode(t, cfg)}
+	b := &corrupted{i: openNode(t, cfg)}
 	for range 2 {
 		x := openNode(t, cfg).enterDomain(attr)
 		fill(x.buf.Bytes(), 1)
 		b.xs, b.queues = append(b.xs, x), append(b.queues, x.newSRQ())
-		for id := range besiegedRecvs {
-			x.post(b.queues[len(b.queues)-1], uint64(id), id*besiegedLen, besiegedLen)
+		for id := range corruptedRecvs {
+			x.post(b.queues[len(b.queues)-1], uint64(id), id*corruptedLen, corruptedLen)
 		}
 	}
 	b.directory = openDirectory(t)
@@ -127,7 +127,7 @@ func newBesieged(t testing.TB, cfg softhca.Config) *besieged {
 
 // places is where to spoil something: of the target, the queues, the members, and what tells how
 // much is used.
-func (b *besieged) places(target int64) (at []int64) {
+func (b *corrupted) places(target int64) (at []int64) {
 	for off := int64(0); off < dirQPLen; off += 4 {
 		at = append(at, target+off)
 	}
@@ -144,26 +144,26 @@ func (b *besieged) places(target int64) (at []int64) {
 }
 
 // post posts a message, or a write, to any queue.
-func (b *besieged) post(t *rapid.T, qp *verbs.QP) {
+func (b *corrupted) post(t *rapid.T, qp *verbs.QP) {
 	k := rapid.IntRange(0, 1).Draw(t, "member")
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: b.queues[k].Number(),
-		SGList: []verbs.SGE{b.i.mr.SGE(0, rapid.IntRange(0, besiegedLen+10).Draw(t, "length"))}}
+		SGList: []verbs.SGE{b.i.mr.SGE(0, rapid.IntRange(0, corruptedLen+10).Draw(t, "length"))}}
 	if rapid.Bool().Draw(t, "write") {
-		wr.Opcode, wr.RemoteAddr, wr.RKey = verbs.OpRDMAWrite, b.xs[k].mr.Addr()+besiegedRDMA, b.xs[k].mr.RKey()
+		wr.Opcode, wr.RemoteAddr, wr.RKey = verbs.OpRDMAWrite, b.xs[k].mr.Addr()+corruptedRDMA, b.xs[k].mr.RKey()
 	}
 	_, err := qp.PostSend([]verbs.SendWR{wr})
 	require.NoError(t, err)
 }
 
 // drive polls everything a few times, and posts receives again.
-func (b *besieged) drive(t *rapid.T) (sent int) {
+func (b *corrupted) drive(t *rapid.T) (sent int) {
 	var wcs [16]verbs.WC
 	for range 20 {
 		sent += b.i.cq.Poll(wcs[:])
 		for k, x := range b.xs {
 			for _, wc := range wcs[:x.cq.Poll(wcs[:])] {
-				require.Less(t, wc.ID, uint64(besiegedRecvs))
-				x.post(b.queues[k], wc.ID, int(wc.ID)*besiegedLen, besiegedLen)
+				require.Less(t, wc.ID, uint64(corruptedRecvs))
+				x.post(b.queues[k], wc.ID, int(wc.ID)*corruptedLen, corruptedLen)
 			}
 		}
 	}
@@ -173,15 +173,15 @@ func (b *besieged) drive(t *rapid.T) (sent int) {
 // Somebody changes any words of the directory while messages go to its members: nothing hangs or
 // faults, every work request ends, and nothing is written but to what was posted, and to what
 // RDMA names. When the words are what they were, the domain is as good as before.
-func TestSharedXRC_SpoiledDirectory(t *testing.T) {
+func TestSharedXRC_CorruptedDirectory(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {
-			b := newBesieged(t, cfg)
+			b := newCorrupted(t, cfg)
 			want := bytes.Clone(b.xs[0].buf.Bytes())
 			rapid.Check(t, func(t *rapid.T) {
 				b.run(t)
 				for _, x := range b.xs {
-					for _, part := range [][2]int{{besiegedRecvs * besiegedLen, besiegedRDMA}, {besiegedRDMA + besiegedLen + 10, bufLen}} {
+					for _, part := range [][2]int{{corruptedRecvs * corruptedLen, corruptedRDMA}, {corruptedRDMA + corruptedLen + 10, bufLen}} {
 						require.True(t, bytes.Equal(want[part[0]:part[1]], x.buf.Bytes()[part[0]:part[1]]))
 					}
 				}
@@ -190,13 +190,13 @@ func TestSharedXRC_SpoiledDirectory(t *testing.T) {
 	}
 }
 
-func (b *besieged) run(t *rapid.T) {
+func (b *corrupted) run(t *rapid.T) {
 	qp, err := b.i.pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCSend, SendCQ: b.i.cq, Cap: verbs.QPCap{MaxSendWR: 16, MaxSendSGE: 1}})
 	require.NoError(t, err)
 	target := b.xs[0].newTarget()
 	toRTS(b.t, target, b.i.gid, qp.Number(), defaultLink)
 	toRTS(b.t, qp, b.xs[0].gid, target.Number(), defaultLink)
-	defer b.mend()
+	defer b.restore()
 	places := b.places(b.target(target.Number()))
 	posted, ended := 1, 0
 	b.post(t, qp)
@@ -205,7 +205,7 @@ func (b *besieged) run(t *rapid.T) {
 		at := rapid.SampledFrom(places).Draw(t, "at")
 		v := rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 8),
 			rapid.SampledFrom([]uint32{b.load(at) ^ 1, b.load(at) + 1<<8, 1<<10 | 1, 1 << 11, ^uint32(0)})).Draw(t, "word")
-		b.spoil(at, v)
+		b.corrupt(at, v)
 		b.post(t, qp)
 		posted++
 		ended += b.drive(t)
@@ -214,6 +214,6 @@ func (b *besieged) run(t *rapid.T) {
 	testenv.ProgressWithin(b.t, patience, func() bool { ended += b.drive(t); return ended == posted })
 	require.NoError(t, qp.Close())
 	require.NoError(t, target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState), "from any state")
-	b.mend()
+	b.restore()
 	require.NoError(t, target.Close())
 }

@@ -104,6 +104,6 @@ func (p *hostilePeer) drawShown(t *rapid.T) {
 	m.Len.Store(uint64(small("region", 2*pageLen)))
 	m.Key.Store(foreign)
 	for i := range d.SGE {
-		d.SGE[i] = verbs.SGE{Addr: uint64(small("addr", pageLen)), Length: small("piece", 2*pageLen), LKey: foreign}
+		d.SGE[i] = verbs.SGE{Addr: uint64(small("addr", pageLen)), Length: small("length", 2*pageLen), LKey: foreign}
 	}
 }

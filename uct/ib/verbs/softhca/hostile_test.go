@@ -21,7 +21,7 @@ func (s *siege) next(q int, op, flags uint8, n, length int) (ring.Packet, []byte
 }
 
 // say has the peer of QP q send such a packet, and lets the device handle it.
-func (s *siege) say(q int, op, flags uint8, n, length int) {
+func (s *siege) sendNext(q int, op, flags uint8, n, length int) {
 	pkt, payload := s.next(q, op, flags, n, length)
 	require.True(s.t, s.peers[s.qps[q].peer].request(pkt, payload))
 	s.settle()
@@ -32,7 +32,7 @@ const flagOnly = ring.FlagFirst | ring.FlagLast
 // A packet that does not go on with the message that is open stops its QP, and its
 // sender is told so. Nothing is written to a buffer that has been delivered, and no
 // receive completes that was not consumed: settle looks.
-func TestRequest_DoesNotFit(t *testing.T) {
+func TestRequest_InvalidPacketStopsQP(t *testing.T) {
 	type p struct {
 		op, flags uint8
 		n, length int
@@ -55,20 +55,20 @@ func TestRequest_DoesNotFit(t *testing.T) {
 		"a read with a payload":                {{ring.OpRead, flagOnly, 8, 8}},
 		"a read of several packets":            {{ring.OpRead, ring.FlagFirst, 0, 8}},
 		"an atomic of several packets":         {{ring.OpAtomicCS, ring.FlagFirst, 0, 8}},
-		"an answer":                            {{ring.OpReadData, flagOnly, 8, 8}},
+		"a response":                           {{ring.OpReadData, flagOnly, 8, 8}},
 		"an unknown operation":                 {{200, flagOnly, 8, 8}},
-		"a datagram's place in a message":      {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpAck, ring.FlagLast, 8, 16}},
+		"a response inside a message":          {{ring.OpSend, ring.FlagFirst, 8, 16}, {ring.OpAck, ring.FlagLast, 8, 16}},
 	} {
 		for kind, q := range map[string]int{"own receives": 0, "shared receives": 1} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				s := newSiege(t)
 				s.begin(t)
 				defer s.end()
-				s.say(q, ring.OpSend, flagOnly, 9, 9)
+				s.sendNext(q, ring.OpSend, flagOnly, 9, 9)
 				s.stalled = true
 				s.peers[0].drain(func(*ring.Packet) {})
 				for _, p := range packets {
-					s.say(q, p.op, p.flags, p.n, p.length)
+					s.sendNext(q, p.op, p.flags, p.n, p.length)
 				}
 				assert.Equal(t, verbs.QPStateErr, s.qps[q].v.State())
 				refused := 0
@@ -86,16 +86,16 @@ func TestRequest_DoesNotFit(t *testing.T) {
 
 // A message may begin again: its requester has gone back. It fills the receive that it
 // has.
-func TestRequest_BeginsAgain(t *testing.T) {
+func TestRequest_RestartedMessageKeepsReceive(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
-	s.say(0, ring.OpSend, ring.FlagFirst, 8, 16)
-	s.say(0, ring.OpSend, ring.FlagFirst, 4, 16)
-	s.say(0, ring.OpSend, ring.FlagLast|ring.FlagImm, 12, 16)
+	s.sendNext(0, ring.OpSend, ring.FlagFirst, 8, 16)
+	s.sendNext(0, ring.OpSend, ring.FlagFirst, 4, 16)
+	s.sendNext(0, ring.OpSend, ring.FlagLast|ring.FlagImm, 12, 16)
 	assert.Equal(t, verbs.QPStateRTS, s.qps[0].v.State())
 	assert.EqualValues(t, 1, s.qps[0].q.rq.consumed)
-	assert.Equal(t, 1, s.outstanding(0), "one of two receives is left")
+	assert.Equal(t, 1, s.outstanding(0), "one of two receives is outstanding")
 	s.finish()
 }
 
@@ -104,7 +104,7 @@ func (s *siege) reply(q int, pkt ring.Packet, n int) {
 	t := &s.qps[q]
 	pkt.DstQPN = t.v.Number()
 	pkt.MSN += (t.q.req.msn - t.q.req.inFlight) & mlx5PSNMask
-	require.True(s.t, s.peers[t.peer].answer(pkt, s.payload(n)))
+	require.True(s.t, s.peers[t.peer].respond(pkt, s.payload(n)))
 }
 
 // What work requests are for siege.postSend.
@@ -122,7 +122,7 @@ const (
 
 // An answer that the request cannot have fails it, and stops the QP: data for what only
 // is acknowledged, an acknowledgement for what brings data, data that is not next.
-func TestResponse_RejectsWrongLength(t *testing.T) {
+func TestResponse_InvalidForRequest(t *testing.T) {
 	const size = 16
 	type a struct {
 		pkt ring.Packet
@@ -133,8 +133,8 @@ func TestResponse_RejectsWrongLength(t *testing.T) {
 	}
 	ack, atomicOK := a{ring.Packet{Op: ring.OpAck}, 0}, a{ring.Packet{Op: ring.OpAtomicOK, Flags: ring.FlagLast}, 0}
 	for name, c := range map[string]struct {
-		kind    byte
-		answers []a
+		kind      byte
+		responses []a
 	}{
 		"read data for a send":        {kindSend, []a{data(0, ring.FlagLast, size)}},
 		"read data for a write":       {kindWrite, []a{data(0, ring.FlagLast, size)}},
@@ -148,14 +148,14 @@ func TestResponse_RejectsWrongLength(t *testing.T) {
 		"read data too long":          {kindRead, []a{data(0, ring.FlagLast, size+1)}},
 		"read data too short":         {kindRead, []a{data(0, ring.FlagLast, size-1)}},
 		"read data without end":       {kindRead, []a{data(0, 0, size)}},
-		"read data elsewhere":         {kindRead, []a{data(8, ring.FlagLast, 8)}},
+		"read data at wrong offset":   {kindRead, []a{data(8, ring.FlagLast, 8)}},
 		"read data twice":             {kindRead, []a{data(0, 0, 8), data(0, 0, 8)}},
-		"read data with a hole":       {kindRead, []a{data(0, 0, 4), data(8, ring.FlagLast, 8)}},
+		"read data with a gap":        {kindRead, []a{data(0, 0, 4), data(8, ring.FlagLast, 8)}},
 		"an empty packet in a read":   {kindRead, []a{data(0, 0, 0)}},
-		"a request as an answer":      {kindSend, []a{{ring.Packet{Op: ring.OpSend, Flags: flagOnly}, 8}}},
-		"a refusal without a reason":  {kindSend, []a{{ring.Packet{Op: ring.OpNak}, 0}}},
-		"a refusal as if flushed":     {kindSend, []a{{ring.Packet{Op: ring.OpNak, Status: uint8(prm.SyndromeWRFlush)}, 0}}},
-		"a refusal of another number": {kindRead, []a{{ring.Packet{Op: ring.OpNak, Status: 0xfe}, 0}}},
+		"a request as a response":     {kindSend, []a{{ring.Packet{Op: ring.OpSend, Flags: flagOnly}, 8}}},
+		"a NAK without syndrome":      {kindSend, []a{{ring.Packet{Op: ring.OpNak}, 0}}},
+		"a NAK with a flush":          {kindSend, []a{{ring.Packet{Op: ring.OpNak, Status: uint8(prm.SyndromeWRFlush)}, 0}}},
+		"a NAK with unknown syndrome": {kindRead, []a{{ring.Packet{Op: ring.OpNak, Status: 0xfe}, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiege(t)
@@ -164,7 +164,7 @@ func TestResponse_RejectsWrongLength(t *testing.T) {
 			s.postSend(0, c.kind, size-1)
 			driveUntilIdle(s.h)
 			require.EqualValues(t, 1, s.qps[0].q.req.inFlight)
-			for _, a := range c.answers {
+			for _, a := range c.responses {
 				s.reply(0, a.pkt, a.n)
 			}
 			driveUntilIdle(s.h)
@@ -199,7 +199,7 @@ func TestResponse_RejectsSkippedRead(t *testing.T) {
 
 // partlySend posts sends until the last one is in the ring of the peer in part only,
 // and returns how many are whole.
-func (s *siege) partlySend() (whole uint32) {
+func (s *siege) partlySend() (complete uint32) {
 	s.stalled = true
 	r := &s.qps[0].q.req
 	for !r.partlySent() {
@@ -215,12 +215,12 @@ func TestRNR_PartlySent(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
-	whole := s.partlySend()
-	require.NotZero(t, whole)
+	complete := s.partlySend()
+	require.NotZero(t, complete)
 	msn := s.qps[0].q.req.msn
-	s.reply(0, ring.Packet{Op: ring.OpRNR, MSN: whole}, 0)
+	s.reply(0, ring.Packet{Op: ring.OpRNR, MSN: complete}, 0)
 	s.settle()
-	assert.Zero(t, s.qps[0].q.req.inFlight, "what came before is done")
+	assert.Zero(t, s.qps[0].q.req.inFlight, "earlier messages are complete")
 	var firsts, lasts int
 	for lasts == 0 {
 		s.settle()
@@ -244,17 +244,17 @@ func TestNak_PartlySent(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
-	whole := s.partlySend()
-	s.reply(0, ring.Packet{Op: ring.OpNak, MSN: whole, Status: uint8(prm.SyndromeRemoteInvalidReq)}, 0)
+	complete := s.partlySend()
+	s.reply(0, ring.Packet{Op: ring.OpNak, MSN: complete, Status: uint8(prm.SyndromeRemoteInvalidReq)}, 0)
 	driveUntilIdle(s.h)
 	n := s.cq.Poll(s.wcs[:])
-	require.Greater(t, n, int(whole))
+	require.Greater(t, n, int(complete))
 	for i := range s.wcs[:n] {
 		want := verbs.WCSuccess
 		switch {
-		case i == int(whole):
+		case i == int(complete):
 			want = verbs.WCRemInvReqErr
-		case i > int(whole):
+		case i > int(complete):
 			want = verbs.WCWRFlushErr // the receives
 		}
 		assert.Equal(t, want, s.wcs[i].Status)
@@ -292,13 +292,13 @@ func TestRead_QPConnectedAgain(t *testing.T) {
 	in.reading = readback{qp: s.qps[0].q, pkt: ring.Packet{DstQPN: s.qps[0].v.Number(), SrcQPN: s.qps[0].remote,
 		Total: windowLen, RAddr: s.window.Addr(), RKey: s.window.RKey()}}
 	s.qps[0].q.resp.open.kind = ring.OpRead
-	s.recycle(0)
+	s.reconnect(0)
 	s.stalled = false
 	s.settle()
 	s.settle()
 	assert.Nil(t, in.reading.qp)
 	assert.EqualValues(t, siegePSN, s.qps[0].q.resp.msn)
-	s.say(0, ring.OpSend, flagOnly, 9, 9)
+	s.sendNext(0, ring.OpSend, flagOnly, 9, 9)
 	assert.Equal(t, verbs.QPStateRTS, s.qps[0].v.State())
 	s.finish()
 }

@@ -15,7 +15,7 @@ import (
 
 // openStill opens a loop device without an engine: it advances when a test drives it,
 // and at no other time.
-func openStill(t testing.TB) *hca {
+func openUndriven(t testing.TB) *hca {
 	t.Helper()
 	h, err := open(Config{Fabric: FabricLoop}, &uarPool{limit: deviceUARs})
 	require.NoError(t, err)
@@ -42,13 +42,13 @@ type hostilePeer struct {
 	gid   verbs.GID
 	table table.Table // which the device reads
 
-	in       *inLink       // the device's end of the link from the peer
-	requests ring.Producer // and the peer's
-	answered ring.Consumer
+	in              *inLink       // the device's end of the link from the peer
+	requests        ring.Producer // and the peer's
+	deviceResponses ring.Consumer
 
-	out     *outLink      // the device's end of the link to the peer
-	asked   ring.Consumer // and the peer's
-	answers ring.Producer
+	out            *outLink      // the device's end of the link to the peer
+	deviceRequests ring.Consumer // and the peer's
+	responses      ring.Producer
 
 	toDevice, toPeer linkMem
 	ctl              *control // the peer's
@@ -86,13 +86,13 @@ func (p *hostilePeer) attach() {
 		peerStays: func() bool { return false }, closeFunc: func() error { return nil }}
 	p.in.hangUp = func() { h.dropInbound(p.in) } // the peer does so too
 	p.in.req, p.in.resp = p.toDevice.consumer(linkReq), p.toDevice.producer(linkResp)
-	p.requests, p.answered = p.toDevice.producer(linkReq), p.toDevice.consumer(linkResp)
+	p.requests, p.deviceResponses = p.toDevice.producer(linkReq), p.toDevice.consumer(linkResp)
 	p.in.state.Store(linkUp)
 
 	p.out = &outLink{hca: h, gid: p.gid, table: p.table, arena: unsafe.Pointer(p.ctl), arenaLen: pageLen,
 		ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toPeer, closeFunc: func() error { return nil }}
 	p.out.req, p.out.resp = p.toPeer.producer(linkReq), p.toPeer.consumer(linkResp)
-	p.asked, p.answers = p.toPeer.consumer(linkReq), p.toPeer.producer(linkResp)
+	p.deviceRequests, p.responses = p.toPeer.consumer(linkReq), p.toPeer.producer(linkResp)
 	p.out.state.Store(linkUp)
 
 	h.linkMu.Lock()
@@ -140,8 +140,8 @@ func (p *hostilePeer) request(pkt ring.Packet, payload []byte) bool {
 }
 
 // answer puts a packet into the response ring.
-func (p *hostilePeer) answer(pkt ring.Packet, payload []byte) bool {
-	return put(&p.answers, pkt, payload)
+func (p *hostilePeer) respond(pkt ring.Packet, payload []byte) bool {
+	return put(&p.responses, pkt, payload)
 }
 
 func put(r *ring.Producer, pkt ring.Packet, payload []byte) bool {
@@ -159,7 +159,7 @@ func put(r *ring.Producer, pkt ring.Packet, payload []byte) bool {
 // drain takes everything that the device has sent the peer, and calls f with each
 // request and answer.
 func (p *hostilePeer) drain(f func(pkt *ring.Packet)) {
-	for _, c := range []*ring.Consumer{&p.asked, &p.answered} {
+	for _, c := range []*ring.Consumer{&p.deviceRequests, &p.deviceResponses} {
 		var pkt ring.Packet
 		for _, ok, _ := c.Next(&pkt); ok; _, ok, _ = c.Next(&pkt) {
 			f(&pkt)

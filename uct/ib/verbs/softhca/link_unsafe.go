@@ -223,7 +223,7 @@ func call(ctl *control, wakeFD int, bits uint32) {
 	if ctl.attention.Load()&bits != bits {
 		ctl.attention.Or(bits)
 	}
-	if nap := ctl.sleeping.Load(); isNap(nap) {
-		wakeOnce(ctl, wakeFD, nap)
+	if seq := ctl.sleeping.Load(); isAsleep(seq) {
+		wakeOnce(ctl, wakeFD, seq)
 	}
 }

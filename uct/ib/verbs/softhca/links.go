@@ -42,7 +42,7 @@ func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 
 // dispose forgets a link that is down and unmaps what the peer gave. No QP uses it any
 // more, and no goroutine drives it here. driving is not held.
-func (h *hca) dispose(l *outLink) {
+func (h *hca) unmapLink(l *outLink) {
 	isIt := func(x *outLink) bool { return x == l }
 	h.driving.Lock()
 	h.linkMu.Lock()
@@ -63,7 +63,7 @@ func (h *hca) setInbound(list []*inLink)   { h.inbound.Store(&list) }
 func (h *hca) dial(l *outLink) {
 	out, err := h.port.Dial(context.Background(), l.gid)
 	if err == nil {
-		if err = h.enlist(l, out); err != nil && !errors.Is(err, ucs.ErrClosed) {
+		if err = h.addOutbound(l, out); err != nil && !errors.Is(err, ucs.ErrClosed) {
 			_ = out.Close() // else the port does, without the word that it stays
 		}
 	}
@@ -72,7 +72,7 @@ func (h *hca) dial(l *outLink) {
 			logger.Info("peer not reached", "device", h.cfg.Name, "peer", l.gid, "reason", err)
 		}
 		end := endBusy
-		if gone(err) {
+		if isPermanent(err) {
 			end = endGone
 		}
 		h.dropLink(l, end)
@@ -81,13 +81,13 @@ func (h *hca) dial(l *outLink) {
 	l.releaseWaiters()
 	out.AfterDown(func() {
 		logger.Info("peer is gone", "device", h.cfg.Name, "peer", l.gid, "pid", l.pid)
-		h.dropLink(l, h.departure(l))
+		h.dropLink(l, h.hangUpReason(l))
 	})
 }
 
 // departure tells how a peer went that has hung up: by what its table says, as long as it
 // is mapped.
-func (h *hca) departure(l *outLink) linkEnd {
+func (h *hca) hangUpReason(l *outLink) linkEnd {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	if slices.Contains(*h.outbound.Load(), l) && l.table.Closed().Load() != 0 {
@@ -103,7 +103,7 @@ const redialPause = 100 * time.Millisecond
 
 // gone reports whether a dial that ended with err shows that later ones would too: nobody
 // listens, or not for us. A peer that is too busy, or hung up, may still take us.
-func gone(err error) bool {
+func isPermanent(err error) bool {
 	var refused *attach.RefusedError
 	if errors.As(err, &refused) {
 		return refused.Reason != attach.ReasonLimit
@@ -120,13 +120,13 @@ var logger = log.For("softhca")
 
 // enlist makes a dialed link one that is driven. ErrClosed when the device is being
 // closed, ErrInvalidAddr when the peer's segments are not what they should be.
-func (h *hca) enlist(l *outLink, out *attach.Outbound) error {
+func (h *hca) addOutbound(l *outLink, out *attach.Outbound) error {
 	h.driving.Lock()
 	defer h.driving.Unlock()
 	if h.closing.Load() {
 		return ucs.ErrClosed
 	}
-	if err := l.adopt(out); err != nil {
+	if err := l.attach(out); err != nil {
 		return err
 	}
 	h.linkMu.Lock()
@@ -160,7 +160,7 @@ func (l *outLink) goDown(end linkEnd) bool {
 func (h *hca) dropLink(l *outLink, end linkEnd) {
 	if l.goDown(end) {
 		h.failUsers(l)
-		h.dispose(l)
+		h.unmapLink(l)
 	}
 }
 
@@ -176,7 +176,7 @@ func (h *hca) failUsers(l *outLink) {
 func (l *outLink) reject() {
 	if l.goDown(endBroken) {
 		l.hca.failUsers(l)
-		l.hca.dials.Go(func() { l.hca.dispose(l) })
+		l.hca.dials.Go(func() { l.hca.unmapLink(l) })
 	}
 }
 
@@ -196,7 +196,7 @@ func (qp *queuePair) handlePeerGone(l *outLink) {
 // send: to hardware the peer is silent, and who connects a QP finds the state that it set. exec
 // is held.
 func (qp *queuePair) failUnlinked() {
-	if table.Receiving(qp.now()) && !qp.is(verbs.QPStateRTR) {
+	if table.Receiving(qp.loadState()) && !qp.is(verbs.QPStateRTR) {
 		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	}
 }
@@ -226,7 +226,7 @@ func (h *hca) dropInbound(l *inLink) {
 		return
 	}
 	h.dials.Go(func() {
-		if !h.delist(l) {
+		if !h.removeInbound(l) {
 			return
 		}
 		gone := l.rejected || !l.peerStays()
@@ -249,14 +249,14 @@ func (l *inLink) reject() {
 
 // delist stops driving an inbound link, after what had come completely. False when
 // the device is being closed.
-func (h *hca) delist(l *inLink) bool {
+func (h *hca) removeInbound(l *inLink) bool {
 	h.driving.Lock()
 	defer h.driving.Unlock()
 	if h.closing.Load() {
 		return false
 	}
 	l.drainRest()
-	l.eachFilled(l.filled) // also behind a request that the peer is no more there for
+	l.eachNotice(l.handleNotice) // also behind a request that the peer is no more there for
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(x *inLink) bool { return x == l }))
@@ -273,7 +273,7 @@ func (h *hca) failTargets(gid [2]uint64) {
 			return
 		}
 		qp.sync()
-		if table.Receiving(qp.now()) && qp.peer() == gid {
+		if table.Receiving(qp.loadState()) && qp.peer() == gid {
 			qp.exec.Lock()
 			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 			qp.exec.Release()

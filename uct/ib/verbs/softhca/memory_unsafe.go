@@ -109,7 +109,7 @@ func (h *hca) deregister(key uint32, free freer) error {
 	h.mu.Lock()
 	delete(h.revoked, key)
 	h.mu.Unlock()
-	h.owner.Free(inside, int(r.len), func() { h.forget(r, free) })
+	h.owner.Free(inside, int(r.len), func() { h.freeRegion(r, free) })
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (h *hca) revoke(key uint32) *region {
 }
 
 // forget undoes register. No peer accesses the region.
-func (h *hca) forget(r *region, free freer) {
+func (h *hca) freeRegion(r *region, free freer) {
 	r.unpin()
 	if free != nil {
 		free.free()
@@ -152,15 +152,15 @@ func (r *region) unpin() {
 // time.
 type idPool struct {
 	limit   uint32
-	resting int // so many free ones are enough to use one again; 0: never before limit
+	reuseAt int // so many free ones are enough to use one again; 0: never before limit
 	next    uint32
 	free    []uint32
 	variant []uint8 // by index - 1
 }
 
 func (p *idPool) get() (idx uint32, variant uint8, ok bool) {
-	enough := p.resting > 0 && len(p.free) >= p.resting
-	if p.next+1 < p.limit && !enough {
+	reuse := p.reuseAt > 0 && len(p.free) >= p.reuseAt
+	if p.next+1 < p.limit && !reuse {
 		p.next++
 		idx = p.next
 		p.variant = append(p.variant, 0)

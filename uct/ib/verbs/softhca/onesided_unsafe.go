@@ -35,7 +35,7 @@ func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 	r.guard.Leave(idle)
 	switch {
 	case syn != prm.SyndromeOK:
-		return qp.refused(syn)
+		return qp.failWithPeer(syn)
 	case v == stepWait:
 		return qp.awaitPeer()
 	case r.packed:

@@ -15,7 +15,7 @@ import (
 )
 
 // adopt sets up the dialer's end of a link.
-func (l *outLink) adopt(out *attach.Outbound) error {
+func (l *outLink) attach(out *attach.Outbound) error {
 	t, ok := table.New(out.Table.Bytes())
 	if !ok || !t.Valid() || len(out.Table.Bytes()) < table.SharedLen {
 		return fmt.Errorf("%w: table of %s", ucs.ErrInvalidAddr, l.gid)

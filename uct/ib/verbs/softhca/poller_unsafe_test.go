@@ -22,17 +22,17 @@ import (
 func TestEngine_PollsForSleepingCaller(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
-	testenv.ProgressWithin(t, testPatience, func() bool { return isNap(h.ctl.sleeping.Load()) })
+	testenv.ProgressWithin(t, testPatience, func() bool { return isAsleep(h.ctl.sleeping.Load()) })
 	h.armCQ(uint64(qp.sendCQ.cqn))
-	assert.True(t, h.pollerLeft.Load(), "for when it is woken")
+	assert.True(t, h.pollerLeft.Load(), "the engine reads it when it is woken")
 
 	idle := &hca{ctl: new(control)} // its engine is this test
 	idle.pollerLeft.Store(true)
 	idle.watch()
-	assert.Zero(t, idle.ctl.attention.Load()&attnProbe, "it has not waited for a poller")
+	assert.Zero(t, idle.ctl.attention.Load()&attnProbe, "the engine has waited for a poller")
 	assert.False(t, idle.pollerLeft.Load())
 	idle.watch()
-	assert.NotZero(t, idle.ctl.attention.Load()&attnProbe, "now it has")
+	assert.NotZero(t, idle.ctl.attention.Load()&attnProbe, "the engine has not waited for a poller")
 }
 
 // TestEngine_DoesNotRunTimersWhileDriven: a timer that has become due since the last Drive
@@ -49,7 +49,7 @@ func TestEngine_DoesNotRunTimersWhileDriven(t *testing.T) {
 	assert.Equal(t, time.Microsecond, idle.untilTimer())
 	assert.Empty(t, idle.runList)
 	assert.Len(t, idle.timed, 2)
-	assert.NotZero(t, idle.fireTimers(), "another one is left")
+	assert.NotZero(t, idle.fireTimers(), "the other timer remains")
 	assert.Equal(t, []*queuePair{qp}, idle.runList)
 	assert.Greater(t, idle.untilTimer(), time.Minute)
 }
@@ -76,7 +76,7 @@ func TestDrive_WakesEngineForRemainingWork(t *testing.T) {
 	assert.True(t, woken())
 	h.Drive()
 	assert.Zero(t, h.ctl.attention.Load())
-	assert.False(t, woken(), "there is no rest")
+	assert.False(t, woken(), "no work remains")
 }
 
 // newWake returns the write end of a pipe, and how many wake-ups were written since the last call.
@@ -93,11 +93,11 @@ func newWake(t *testing.T) (fd int, written func() int) {
 
 // TestCall_WakesOncePerNap: the pipe is written once for each sleep of the engine, however many
 // calls come before the engine runs, and a call of the sleep before does not count for the next.
-func TestCall_WakesOncePerNap(t *testing.T) {
+func TestCall_WakesOncePerSleep(t *testing.T) {
 	fd, written := newWake(t)
 	ctl := new(control)
 	call(ctl, fd, attnRequest)
-	assert.Zero(t, written(), "it is awake")
+	assert.Zero(t, written(), "the engine is awake")
 	ctl.sleeping.Store(1)
 	for range 3 {
 		call(ctl, fd, attnRequest)
@@ -105,15 +105,15 @@ func TestCall_WakesOncePerNap(t *testing.T) {
 	assert.EqualValues(t, 1, written())
 	ctl.sleeping.Store(3)
 	wakeOnce(ctl, fd, 1)
-	assert.EqualValues(t, 1, written(), "late, for the sleep before")
+	assert.EqualValues(t, 1, written(), "late, for the previous sleep")
 	call(ctl, fd, attnRequest)
 	assert.EqualValues(t, 1, written())
-	assert.False(t, isNap(ctl.sleeping.Load()))
+	assert.False(t, isAsleep(ctl.sleeping.Load()))
 }
 
 // TestAwaitRoom_NotOnALinkThatIsDown: a QP that finds a full ring just after those who
 // waited for room were let go, as the peer is gone, does not begin to wait.
-func TestAwaitRoom_NotOnALinkThatIsDown(t *testing.T) {
+func TestAwaitRoom_DoesNotWaitOnDownLink(t *testing.T) {
 	send, _ := newRing()
 	for send.Reserve(ring.MaxPayload) != nil {
 		send.Publish(send.Reserve(ring.MaxPayload))

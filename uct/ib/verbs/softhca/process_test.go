@@ -52,7 +52,7 @@ func startChild(t *testing.T, n *node, role string) *child {
 	t.Helper()
 	c := newChild(t, role)
 	n.join(c.GID, c.QPN, defaultLink)
-	c.reach(t, introduction{GID: n.gid, QPN: n.qp.Number(), Addr: n.mr.Addr(), RKey: n.mr.RKey()})
+	c.connectTo(t, introduction{GID: n.gid, QPN: n.qp.Number(), Addr: n.mr.Addr(), RKey: n.mr.RKey()})
 	return c
 }
 
@@ -61,7 +61,7 @@ func startChild(t *testing.T, n *node, role string) *child {
 func startSender(t *testing.T, n, u *node, role string) *child {
 	t.Helper()
 	c := newChild(t, role)
-	c.reach(t, introduction{GID: n.gid, QPN: n.qp.Number(), UDQPN: u.qp.Number()})
+	c.connectTo(t, introduction{GID: n.gid, QPN: n.qp.Number(), UDQPN: u.qp.Number()})
 	return c
 }
 
@@ -75,7 +75,7 @@ func newChild(t *testing.T, role string) *child {
 }
 
 // reach tells the child whom it is to reach, and waits until it has begun to.
-func (c *child) reach(t *testing.T, parent introduction) {
+func (c *child) connectTo(t *testing.T, parent introduction) {
 	t.Helper()
 	require.NoError(t, json.NewEncoder(c.In).Encode(parent))
 	var ready bool
@@ -104,9 +104,9 @@ func runChild(role string) int {
 		Private: mr.Addr(), PrivKey: mr.RKey()}))
 	var peer introduction
 	require.NoError(f, dec.Decode(&peer))
-	depart := n.close
+	closeDevice := n.close
 	if peer.UDQPN != 0 {
-		depart = n.sendTo(peer)
+		closeDevice = n.sendTo(peer)
 	} else {
 		n.join(peer.GID, peer.QPN, defaultLink)
 	}
@@ -118,16 +118,16 @@ func runChild(role string) int {
 		n.intrude(enc, dec)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent lets go
-	if role == "leaver" {
+	if role == "closer" {
 		require.NoError(f, mr.Close())
-		depart()
+		closeDevice()
 	}
 	return 0
 }
 
 // sendTo sends a datagram to the parent, over a link that is up. It returns what closes
 // the device.
-func (n *node) sendTo(peer introduction) (depart func()) {
+func (n *node) sendTo(peer introduction) (closeDevice func()) {
 	n.join(peer.GID, peer.QPN, link{access: anyone, timeout: 1})
 	n.send(verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{n.mr.SGE(0, 1)}})
 	n.fail(0, verbs.WCRetryExcErr) // the parent's QP is not connected, but was looked at
@@ -207,7 +207,7 @@ func TestKilledTarget(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, c.Process.Kill())
 	a.fail(1, verbs.WCRetryExcErr)
-	t.Logf("noticed after %v", time.Since(start))
+	t.Logf("detected after %v", time.Since(start))
 	a.fail(2, verbs.WCWRFlushErr)
 	a.fail(3, verbs.WCWRFlushErr)
 	assert.Equal(t, verbs.QPStateErr, a.qp.State())
@@ -241,7 +241,7 @@ func TestKilledTarget_WhileAccessed(t *testing.T) {
 			require.Equal(t, verbs.VendorPeerGone, a.wcs[0].VendorErr)
 			refused++
 		}
-		t.Logf("%v: %d deaths were seen by an access, which is chance", op, refused)
+		t.Logf("%v: an access has detected %d deaths; the number is random", op, refused)
 	}
 }
 
@@ -273,5 +273,5 @@ func TestKilledInitiator(t *testing.T) {
 		for a.cq.Poll(a.wcs[:]) > 0 {
 		}
 	}
-	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside what was written to")
+	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside of the writes")
 }

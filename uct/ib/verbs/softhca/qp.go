@@ -167,7 +167,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 	peer := qp.peer()
 	err := qp.modify(attr, mask)
 	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
-		h.awaitPeer(peer)
+		h.awaitVisits(peer)
 		qp.receiveArrived()
 	}
 	return err
@@ -182,8 +182,8 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defer qp.resume()
 	qp.sync()
 	toState := mask&verbs.QPMaskState != 0
-	if from := qp.now(); toState && !qp.service.Allows(from, attr.State) {
-		return overtaken(from, attr.State)
+	if from := qp.loadState(); toState && !qp.service.Allows(from, attr.State) {
+		return errStateChanged(from, attr.State)
 	}
 	qp.merge(attr, mask)
 	if !toState {
@@ -206,7 +206,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return nil
 	}
 	if !qp.setState(attr.State) {
-		return overtaken(qp.entry.Load().State(), attr.State)
+		return errStateChanged(qp.entry.Load().State(), attr.State)
 	}
 	if l := qp.req.link; l != nil && l.state.Load() == linkDown {
 		qp.failUnlinked()
@@ -216,7 +216,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 
 // overtaken is the error for a change of state that was possible when Modify was called: the
 // device, or another member of the target's domain, was first.
-func overtaken(from, to verbs.QPState) error {
+func errStateChanged(from, to verbs.QPState) error {
 	return fmt.Errorf("from %v, which it went to meanwhile, to %v: %w", from, to, ucs.ErrInvalidState)
 }
 
@@ -248,9 +248,9 @@ func (qp *queuePair) setState(s verbs.QPState) bool {
 	return true
 }
 
-func (qp *queuePair) now() verbs.QPState { return verbs.QPState(qp.state.Load()) }
+func (qp *queuePair) loadState() verbs.QPState { return verbs.QPState(qp.state.Load()) }
 
-func (qp *queuePair) is(s verbs.QPState) bool { return qp.now() == s }
+func (qp *queuePair) is(s verbs.QPState) bool { return qp.loadState() == s }
 
 // merge takes over the attributes in mask, and shows peers what they must know of them.
 func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
@@ -310,7 +310,7 @@ func (qp *queuePair) connect() error {
 func (qp *queuePair) reset() {
 	qp.setState(verbs.QPStateReset)
 	if qp.receivesShared() {
-		qp.abandon()
+		qp.abortOpen()
 	}
 	qp.detach()
 	qp.req = requester{}
@@ -332,7 +332,7 @@ func (qp *queuePair) detach() {
 	r := &qp.req
 	qp.dropClaim()
 	qp.stopStarving()
-	qp.leaveDomain()
+	qp.releaseShared()
 	r.path.releaseGuard()
 	if r.counted {
 		r.counted = false
@@ -350,13 +350,13 @@ func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 		if l.gid != gid {
 			continue
 		}
-		if l.expired() {
+		if l.canRedial() {
 			break
 		}
 		r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
 		return l, nil
 	}
-	r.udLinks = slices.DeleteFunc(r.udLinks, (*outLink).expired)
+	r.udLinks = slices.DeleteFunc(r.udLinks, (*outLink).canRedial)
 	l, err := qp.hca.linkTo(gid)
 	if err != nil {
 		return nil, err
@@ -366,7 +366,7 @@ func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 }
 
 // expired reports whether the link is down and may be dialed anew.
-func (l *outLink) expired() bool {
+func (l *outLink) canRedial() bool {
 	return l.state.Load() == linkDown && nanotime() >= l.again.Load()
 }
 
@@ -389,14 +389,14 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	qp.halt()
 	qp.setState(verbs.QPStateReset)
 	if qp.receivesShared() {
-		qp.abandon() // see reset
+		qp.abortOpen() // see reset
 	}
 	if qp.domain == nil {
 		h.hideQP(qp)
 	}
 	qp.detach()
 	qp.resume()
-	inside := h.awaitPeer(peer)
+	inside := h.awaitVisits(peer)
 	if qp.domain != nil {
 		qp.receiveArrived()
 		h.driving.Lock()
@@ -433,5 +433,5 @@ func (h *hca) QueryQP(qpn uint32) (verbs.QPState, error) {
 	if qp.isShared() {
 		return qp.entry.Load().State(), nil
 	}
-	return qp.now(), nil
+	return qp.loadState(), nil
 }

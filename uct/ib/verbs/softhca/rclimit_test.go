@@ -12,7 +12,7 @@ import (
 
 // TestConnect_AsManyAsGuards: an RC QP for which the link has no guard left does not connect, with an error
 // that names the limit. One that disconnects makes room.
-func TestConnect_AsManyAsGuards(t *testing.T) {
+func TestConnect_LimitedByGuards(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	l := qp.req.link

@@ -155,7 +155,7 @@ func TestErr_LaterReceivesAreFlushed(t *testing.T) {
 
 // Memory of the heap to its last byte: nothing points behind it, which builds with the
 // race detector check.
-func TestWriteAndRead_EndOfTheHeapsMemory(t *testing.T) {
+func TestWriteAndRead_EndOfHeapMemory(t *testing.T) {
 	a := openNode(t, softhca.Config{Fabric: softhca.FabricLoop})
 	a.join(a.gid, a.qp.Number(), defaultLink)
 	mem := make([]byte, 4096)

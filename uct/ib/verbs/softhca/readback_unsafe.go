@@ -17,7 +17,7 @@ type readback struct {
 // read starts to answer a read of memory that the requester does not map.
 func (l *inLink) read(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	if pkt.Total > 0 {
-		if _, syn := qp.target(pkt, 0, uint64(pkt.Total), verbs.AccessRemoteRead); syn != prm.SyndromeOK {
+		if _, syn := qp.checkAccess(pkt, 0, uint64(pkt.Total), verbs.AccessRemoteRead); syn != prm.SyndromeOK {
 			return syn
 		}
 	}
@@ -48,7 +48,7 @@ func (l *inLink) finishRead() bool {
 		}
 		a.Op, a.DstQPN, a.MSN, a.RAddr = ring.OpReadData, b.pkt.SrcQPN, b.pkt.MSN, b.sent
 		if n > 0 {
-			p, syn := b.qp.target(&b.pkt, b.sent, n, verbs.AccessRemoteRead)
+			p, syn := b.qp.checkAccess(&b.pkt, b.sent, n, verbs.AccessRemoteRead)
 			if syn != prm.SyndromeOK { // the region went meanwhile
 				a.Op, a.Status, a.Payload = ring.OpNak, uint8(syn), 0
 				b.qp = nil
@@ -61,7 +61,7 @@ func (l *inLink) finishRead() bool {
 		b.sent += n
 		if b.sent == uint64(b.pkt.Total) {
 			a.Flags |= ring.FlagLast
-			b.qp.resp.done()
+			b.qp.resp.endMessage()
 			b.qp = nil
 		}
 		l.reply(a)

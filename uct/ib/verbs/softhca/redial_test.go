@@ -111,13 +111,13 @@ func TestUDLink_RemovesDeadPeers(t *testing.T) {
 	assert.Equal(t, []*outLink{next}, qp.req.udLinks)
 }
 
-func TestGone_ClassifiesErrors(t *testing.T) {
+func TestIsPermanent_ClassifiesErrors(t *testing.T) {
 	in := func(err error) error { return &ucs.OpError{TL: "softhca", Op: "attach", Err: err} }
 	for _, err := range []error{ucs.ErrUnreachable, ucs.ErrInvalidAddr, attach.ErrForeignUser, attach.ErrProtocol,
 		&attach.RefusedError{Reason: attach.ReasonLayout}, &attach.RefusedError{Reason: attach.ReasonOwner}} {
-		assert.True(t, gone(in(err)), "%v", err)
+		assert.True(t, isPermanent(in(err)), "%v", err)
 	}
 	for _, err := range []error{ucs.ErrTimedOut, ucs.ErrConnReset, ucs.ErrNoMemory, &attach.RefusedError{Reason: attach.ReasonLimit}} {
-		assert.False(t, gone(in(err)), "%v", err)
+		assert.False(t, isPermanent(in(err)), "%v", err)
 	}
 }

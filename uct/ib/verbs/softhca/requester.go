@@ -38,7 +38,7 @@ type requester struct {
 	rnrLeft  uint8
 	busy     uint8 // attempts in a row that found somebody else at the receive
 	deadline int64 // when waiting for the peer's QP ends; 0: not waiting
-	hold     int64 // nothing is sent before this time: an RNR delay; 0: none
+	holdTill int64 // nothing is sent before this time: an RNR delay; 0: none
 	fault    prm.Syndrome
 }
 
@@ -89,11 +89,11 @@ func (qp *queuePair) run() stepResult {
 	if !qp.is(verbs.QPStateRTS) {
 		return qp.runStopped()
 	}
-	if r.hold != 0 {
-		if qp.hca.clock() < r.hold {
-			return qp.sleepUntil(r.hold)
+	if r.holdTill != 0 {
+		if qp.hca.clock() < r.holdTill {
+			return qp.sleepUntil(r.holdTill)
 		}
-		r.hold = 0
+		r.holdTill = 0
 	}
 	budget := qp.hca.cfg.InlineBudget
 	for pi := qp.limit(); r.next != pi; {
@@ -252,7 +252,7 @@ func (qp *queuePair) failNext(syn prm.Syndrome) stepResult {
 }
 
 // refused is failNext for a refusal that the peer's QP shares: it goes to ERR too.
-func (qp *queuePair) refused(syn prm.Syndrome) stepResult {
+func (qp *queuePair) failWithPeer(syn prm.Syndrome) stepResult {
 	qp.enterError(syn, syn)
 	return stepFail
 }

@@ -22,7 +22,7 @@ func (cq *compQueue) completed(i uint32) bool {
 
 // TestRunOrSchedule_WhileAnotherThreadHasTheQP: who has the QP may have read the doorbell record
 // before. The thread that drives executes what was posted, though nobody rings again.
-func TestRunOrSchedule_WhileAnotherThreadHasTheQP(t *testing.T) {
+func TestRunOrSchedule_WhileAnotherThreadExecutes(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	for i := range qp.sendCQ.view.Count() {

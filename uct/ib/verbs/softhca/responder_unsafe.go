@@ -11,10 +11,10 @@ import (
 // responder is the receiving half of a connected QP. hca.driving protects it.
 type responder struct {
 	msn          uint32 // the message that must come next, or is open
-	refused      bool   // an RNR NAK was sent: what comes before its retry is stale
-	over         bool   // in ERR: the last receive of an SRQ has been completed
+	rnrSent      bool   // an RNR NAK was sent: what comes before its retry is stale
+	lastRaised   bool   // in ERR: the last receive of an SRQ has been completed
 	userNotified bool   // a target in a shared domain, in ERR: this device's user was notified
-	orphan       bool   // the message that must come lost its SRQ on the way
+	lostSRQ      bool   // the message that must come lost its SRQ on the way
 	open         openMessage
 }
 
@@ -111,7 +111,7 @@ func (l *inLink) finishDrain() {
 // QP is answered, so that its sender need not wait for a timeout.
 func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 	if pkt.Op == ring.OpFilled {
-		l.filled(pkt)
+		l.handleNotice(pkt)
 		return
 	}
 	qp := l.receiver(pkt)
@@ -146,18 +146,18 @@ func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 func (l *inLink) inOrder(qp *queuePair, pkt *ring.Packet) bool {
 	s := &qp.resp
 	first := pkt.Flags&ring.FlagFirst != 0
-	if pkt.MSN == s.msn && s.orphan && !first {
-		s.orphan = false
+	if pkt.MSN == s.msn && s.lostSRQ && !first {
+		s.lostSRQ = false
 		l.sendReject(pkt, ring.OpNak, uint8(qp.invalidRequest()))
 		return false
 	}
 	if pkt.MSN != s.msn || !first && !s.open.begun() {
-		if !s.refused {
+		if !s.rnrSent {
 			l.sendReject(pkt, ring.OpNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return false
 	}
-	s.refused, s.orphan = false, false
+	s.rnrSent, s.lostSRQ = false, false
 	return true
 }
 
@@ -212,11 +212,11 @@ func (l *inLink) receive(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) p
 	}
 	n := uint64(pkt.Payload)
 	if m.got+n > m.entry.total {
-		return qp.receiveFailed(prm.SyndromeLocalLength, prm.SyndromeRemoteInvalidReq)
+		return qp.failReceive(prm.SyndromeLocalLength, prm.SyndromeRemoteInvalidReq)
 	}
 	k := walk{qp: qp, sges: m.entry.sge[:m.entry.nsge], need: verbs.AccessLocalWrite, pdn: m.queue.pdn}
 	if !k.scatter(body, m.got, n) {
-		return qp.receiveFailed(prm.SyndromeLocalProt, prm.SyndromeRemoteOp)
+		return qp.failReceive(prm.SyndromeLocalProt, prm.SyndromeRemoteOp)
 	}
 	m.got += n
 	if pkt.Flags&ring.FlagLast != 0 {
@@ -224,7 +224,7 @@ func (l *inLink) receive(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) p
 		if pkt.Flags&ring.FlagImm != 0 {
 			op = prm.CQERespSendImm
 		}
-		l.delivered(qp, pkt, op)
+		l.completeReceive(qp, pkt, op)
 	}
 	return prm.SyndromeOK
 }
@@ -244,31 +244,31 @@ func (l *inLink) consume(qp *queuePair, pkt *ring.Packet) (ok bool, syn prm.Synd
 	}
 	if !ok {
 		s.open.close()
-		s.refused = true
+		s.rnrSent = true
 		l.sendReject(pkt, ring.OpRNR, timer)
 		return false, prm.SyndromeOK
 	}
 	if syn != prm.SyndromeOK {
-		return false, qp.receiveFailed(syn, prm.SyndromeRemoteOp)
+		return false, qp.failReceive(syn, prm.SyndromeRemoteOp)
 	}
 	return true, prm.SyndromeOK
 }
 
 // delivered completes the receive that was consumed and acknowledges the message.
-func (l *inLink) delivered(qp *queuePair, pkt *ring.Packet, op prm.CQEOpcode) {
+func (l *inLink) completeReceive(qp *queuePair, pkt *ring.Packet, op prm.CQEOpcode) {
 	m := &qp.resp.open
-	cq, uidx := m.queue.completesIn(qp)
+	cq, uidx := m.queue.cqOf(qp)
 	e := prm.CQE{Opcode: op, Solicited: pkt.Flags&ring.FlagSolicited != 0, UserIndex: uidx,
 		WQECounter: m.entry.index, QPN: qp.qpn, ByteCount: uint32(m.len), Imm: pkt.Imm, SrcQP: pkt.SrcQPN}
 	if !cq.push(&e) {
 		qp.failOverrun()
 	}
-	l.accepted(qp, pkt)
+	l.acknowledge(qp, pkt)
 }
 
 // accepted ends a message and acknowledges it, soon.
-func (l *inLink) accepted(qp *queuePair, pkt *ring.Packet) {
-	qp.resp.done()
+func (l *inLink) acknowledge(qp *queuePair, pkt *ring.Packet) {
+	qp.resp.endMessage()
 	if l.ackDue && l.ack.DstQPN != pkt.SrcQPN {
 		l.flushAck()
 	}
@@ -277,22 +277,22 @@ func (l *inLink) accepted(qp *queuePair, pkt *ring.Packet) {
 }
 
 // done ends the message that had to come.
-func (s *responder) done() {
+func (s *responder) endMessage() {
 	s.open.close()
 	s.msn = (s.msn + 1) & mlx5PSNMask
 }
 
 // receiveFailed ends a receive with an error here, and stops the QP. It returns
 // what the requester is told.
-func (qp *queuePair) receiveFailed(here, there prm.Syndrome) prm.Syndrome {
+func (qp *queuePair) failReceive(local, remote prm.Syndrome) prm.Syndrome {
 	m := &qp.resp.open
 	m.close()
-	qp.recvError(m.queue, &m.entry, here)
+	qp.recvError(m.queue, &m.entry, local)
 	qp.stop()
 	if qp.domain != nil { // the completion is somebody else's
 		qp.raiseFault(verbs.EventQPReqErr)
 	}
-	return there
+	return remote
 }
 
 // stop moves the QP to ERR for a fault of its responder.
@@ -316,7 +316,7 @@ func (qp *queuePair) peerFault(syn prm.Syndrome) {
 }
 
 // target checks an access that the requester could not make itself.
-func (qp *queuePair) target(pkt *ring.Packet, off, n uint64, need verbs.Access) (unsafe.Pointer, prm.Syndrome) {
+func (qp *queuePair) checkAccess(pkt *ring.Packet, off, n uint64, need verbs.Access) (unsafe.Pointer, prm.Syndrome) {
 	if qp.attr.AccessFlags&need != need {
 		return nil, qp.invalidRequest()
 	}
@@ -344,7 +344,7 @@ func (l *inLink) write(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm
 	m := &qp.resp.open
 	m.kind = ring.OpWrite
 	if n := uint64(pkt.Payload); n > 0 {
-		p, syn := qp.target(pkt, m.got, n, verbs.AccessRemoteWrite)
+		p, syn := qp.checkAccess(pkt, m.got, n, verbs.AccessRemoteWrite)
 		if syn != prm.SyndromeOK {
 			return syn
 		}
@@ -356,7 +356,7 @@ func (l *inLink) write(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm
 	case pkt.Flags&ring.FlagImm != 0:
 		return l.immediate(qp, pkt)
 	default:
-		l.accepted(qp, pkt)
+		l.acknowledge(qp, pkt)
 	}
 	return prm.SyndromeOK
 }
@@ -366,7 +366,7 @@ func (l *inLink) immediate(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	if ok, syn := l.consume(qp, pkt); !ok {
 		return syn
 	}
-	l.delivered(qp, pkt, prm.CQERespWrImm)
+	l.completeReceive(qp, pkt, prm.CQERespWrImm)
 	return prm.SyndromeOK
 }
 
@@ -375,7 +375,7 @@ func (l *inLink) atomic(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	if pkt.RAddr%prm.AtomicOperandLen != 0 {
 		return qp.invalidRequest()
 	}
-	p, syn := qp.target(pkt, 0, prm.AtomicOperandLen, verbs.AccessRemoteAtomic)
+	p, syn := qp.checkAccess(pkt, 0, prm.AtomicOperandLen, verbs.AccessRemoteAtomic)
 	if syn != prm.SyndromeOK {
 		return syn
 	}
@@ -385,7 +385,7 @@ func (l *inLink) atomic(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	}
 	old := applyAtomic(p, op, pkt.SwapAdd, pkt.Compare)
 	l.flushAck()
-	qp.resp.done()
+	qp.resp.endMessage()
 	if a := l.resp.Reserve(0); a != nil {
 		a.Op, a.Flags, a.DstQPN, a.MSN, a.SwapAdd = ring.OpAtomicOK, ring.FlagLast, pkt.SrcQPN, pkt.MSN, old
 		l.reply(a)

@@ -72,7 +72,7 @@ func (qp *queuePair) completeWith(w *prm.WQE, pkt *ring.Packet, body unsafe.Poin
 	sent := qp.req.inFlight > 0
 	switch {
 	case pkt.Op == ring.OpNak:
-		qp.enterError(refusal(pkt.Status), prm.SyndromeOK)
+		qp.enterError(nakSyndrome(pkt.Status), prm.SyndromeOK)
 	case pkt.Op == ring.OpRNR && consumesReceive(w.Op):
 		qp.notReady(w, pkt.Status)
 		return
@@ -90,7 +90,7 @@ func (qp *queuePair) completeWith(w *prm.WQE, pkt *ring.Packet, body unsafe.Poin
 
 // refusal is the syndrome that a peer gives as its reason: one that a responder can
 // have.
-func refusal(status uint8) prm.Syndrome {
+func nakSyndrome(status uint8) prm.Syndrome {
 	switch s := prm.Syndrome(status); s {
 	case prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteAccess, prm.SyndromeRemoteOp, prm.SyndromeRetryExceeded:
 		return s
@@ -168,14 +168,14 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r.opened, r.routed = false, r.shared != nil // what is in flight went over one path
 	switch {
 	case busy:
-		r.hold = qp.hca.clock() + r.busyDelay()
+		r.holdTill = qp.hca.clock() + r.busyDelay()
 	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == verbs.RNRForever && qp.timed == nil && !r.link.claims.None():
 		qp.starve(srqn)
 		return
 	default:
-		r.hold = qp.hca.clock() + rnrDelay(timer)
+		r.holdTill = qp.hca.clock() + rnrDelay(timer)
 	}
-	qp.sleepUntil(r.hold)
+	qp.sleepUntil(r.holdTill)
 }
 
 // storeRead stores a packet of data of a read through the ring: the next bytes of the read, in the

@@ -112,11 +112,11 @@ func exposed(t *testing.T, c *child) *victim {
 
 // takeBack ends the rights of peers in one of the ways that there are, and returns memory
 // that is the owner's then.
-func (v *victim) takeBack(how int) []byte {
+func (v *victim) revoke(how int) []byte {
 	registered, allocated := v.private, v.buf.Bytes()
 	switch how {
 	case 0:
-		testenv.ProgressWithin(v.t, patience, v.revoked)
+		testenv.ProgressWithin(v.t, patience, v.deregister)
 		return registered
 	case 1: // and memory that the device hands out again
 		require.NoError(v.t, v.mr.CloseAndFree(v.buf))
@@ -128,14 +128,14 @@ func (v *victim) takeBack(how int) []byte {
 		testenv.ProgressWithin(v.t, patience, func() bool { return v.mr.Close() == nil })
 		return allocated
 	}
-	testenv.ProgressWithin(v.t, patience, v.revoked)
+	testenv.ProgressWithin(v.t, patience, v.deregister)
 	require.NoError(v.t, v.mr.CloseAndFree(v.buf))
 	require.NoError(v.t, v.qp.Close())
 	return registered
 }
 
 // revoked deregisters the caller's memory; false if a peer is inside.
-func (v *victim) revoked() bool {
+func (v *victim) deregister() bool {
 	err := v.privMR.Close()
 	var inUse *ucs.InUseError
 	if err != nil && !errors.As(err, &inUse) {
@@ -145,27 +145,27 @@ func (v *victim) revoked() bool {
 }
 
 // waysToTakeBack is how many cases takeBack has.
-const waysToTakeBack = 4
+const revokeVariants = 4
 
 // Memory that was taken back, in whatever way, while a peer of another process accesses
 // it all the time, does not change any more.
 func TestRevoke_UnderLoad(t *testing.T) {
 	c := startChild(t, openNode(t, softhca.Config{}), "intruder")
-	for round := range waysToTakeBack * testenv.Rounds(3, 250) {
+	for round := range revokeVariants * testenv.Rounds(3, 250) {
 		v := exposed(t, c)
-		mine := v.takeBack(round % waysToTakeBack)
-		before := sample(mine)
+		mem := v.revoke(round % revokeVariants)
+		before := sample(mem)
 		require.NoError(t, v.qp.Close()) // the child ends also if it saw nothing of it
 		var ended bool
 		require.NoError(t, c.out.Decode(&ended))
-		assert.Equal(t, before, sample(mine), "bytes that the peer has changed, in round %d", round)
+		assert.Equal(t, before, sample(mem), "the peer has changed bytes after revocation, in round %d", round)
 	}
 }
 
 // A peer that is stopped may be inside. The owner gets its memory as soon as the peer is
 // out, or dead, and the peer is named until then; memory of the device is not waited for.
 func TestRevoke_PeerStopped(t *testing.T) {
-	for name, end := range map[string]syscall.Signal{"goes on": syscall.SIGCONT, "dies": syscall.SIGKILL} {
+	for name, end := range map[string]syscall.Signal{"continues": syscall.SIGCONT, "dies": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			c := startChild(t, openNode(t, softhca.Config{}), "intruder")
 			v := exposed(t, c)
@@ -183,7 +183,7 @@ func TestRevoke_PeerStopped(t *testing.T) {
 			fresh := sample(again.Bytes())
 
 			require.NoError(t, c.Process.Signal(end))
-			testenv.ProgressWithin(t, patience, v.revoked)
+			testenv.ProgressWithin(t, patience, v.deregister)
 			before := sample(v.private)
 			if end == syscall.SIGCONT {
 				var ended bool

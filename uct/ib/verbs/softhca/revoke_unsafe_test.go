@@ -79,7 +79,7 @@ func first(t *testing.T, h *hca) *byte {
 // the visit is over or the peer is dead. Nobody waits.
 func TestDereg_QuarantinesMemoryInUse(t *testing.T) {
 	for name, end := range map[string]func(v *visitor){
-		"goes on":    (*visitor).leave,
+		"continues":  (*visitor).leave,
 		"next visit": func(v *visitor) { v.leave(); v.enter(5) },
 		"dies":       func(v *visitor) { require.NoError(v.t, v.Close()) },
 	} {
@@ -127,7 +127,7 @@ func TestDereg_DoesNotBlockOtherMemory(t *testing.T) {
 
 // A peer that is stopped in the middle of an access holds up the end of all QPs to it once, for
 // qpPatience; one that is stopped in another one later does so again.
-func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
+func TestDestroyQP_AwaitsStoppedPeerOnce(t *testing.T) {
 	h := openTest(t)
 	v := newVisitor(t, h)
 	var qps []*queuePair
@@ -148,8 +148,8 @@ func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
 		}
 		end(qps[:10])
 		once := nanotime() - start
-		assert.GreaterOrEqual(t, once, qpPatience.Nanoseconds())
-		assert.Less(t, once, 2*qpPatience.Nanoseconds())
+		assert.GreaterOrEqual(t, once, visitTimeout.Nanoseconds())
+		assert.Less(t, once, 2*visitTimeout.Nanoseconds())
 		v.leave()
 		v.enter(1)
 		start = nanotime()
@@ -158,11 +158,11 @@ func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
 	})
 	v.leave()
 	h.owner.Reclaim()
-	assert.Empty(t, h.owner.Inside(), "the numbers are free")
+	assert.Empty(t, h.owner.Inside(), "QP numbers in quarantine")
 }
 
 // The time in which the process that waits for its peers stands still is no time that it waited.
-func TestAwait_ProcessStood(t *testing.T) {
+func TestAwait_ProcessStopped(t *testing.T) {
 	h := openTest(t)
 	v := newVisitor(t, h)
 	key := registered(t, h)
@@ -171,7 +171,7 @@ func TestAwait_ProcessStood(t *testing.T) {
 	require.Len(t, seen, 1)
 	left := make(chan []guard.Visit, 1)
 	go func() { left <- h.owner.Await(seen, ucs.RevokeLimit) }()
-	looks := func() { // time for some
+	checks := func() { // time for some
 		for range 500 {
 			h.linkMu.Lock()
 			runtime.Gosched()
@@ -179,16 +179,16 @@ func TestAwait_ProcessStood(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	looks()
+	checks()
 	h.linkMu.Lock() // it stands in the middle of a look
 	for from := time.Now(); time.Since(from) <= ucs.RevokeLimit; {
 		runtime.Gosched()
 	}
 	h.linkMu.Unlock()
-	looks()
+	checks()
 	select {
 	case <-left:
-		require.Fail(t, "it has not waited")
+		require.Fail(t, "Await has not waited")
 	default:
 	}
 	v.leave()
@@ -219,7 +219,7 @@ func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
 		}
 		assert.Equal(t, start, nanotime())
 	})
-	assert.Zero(t, p.h.table.SRQ(p.srqn).SRQN.Load(), "no message begins")
+	assert.Zero(t, p.h.table.SRQ(p.srqn).SRQN.Load(), "the SRQ accepts messages")
 	v.leave()
 	require.NoError(t, h.DestroySRQ(p.handle))
 	require.NoError(t, h.DestroyCQ(p.cqn))
@@ -228,7 +228,7 @@ func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
 
 // Memory of the caller is waited for, not for ever; the error says who is inside. The
 // key is refused, the memory stays registered and can be deregistered again.
-func TestDereg_RegisteredIsWaitedFor(t *testing.T) {
+func TestDereg_AwaitsAccessToCallersMemory(t *testing.T) {
 	target := openTest(t)
 	a, b := newVisitor(t, target), newVisitor(t, target)
 	key := registered(t, target)
@@ -244,7 +244,7 @@ func TestDereg_RegisteredIsWaitedFor(t *testing.T) {
 		}
 	})
 	_, ok := a.link.memory(key, 0, 0, 1, 0)
-	assert.False(t, ok, "no access begins")
+	assert.False(t, ok, "an access has begun")
 	a.leave()
 	require.NoError(t, b.Close())
 	testenv.ProgressWithin(t, testPatience, func() bool {

@@ -15,8 +15,8 @@ type sharedPeer struct {
 	view  *domainView
 	entry *table.QP // of the target
 	// now is where requester.path goes when another one comes: it has been copied from there.
-	now   *path
-	paths []*path // those that were ever used, but for some that are down
+	current *path
+	paths   []*path // those that were ever used, but for some that are down
 	// byPlace is the paths by the place of the member: what a lookup of an SRQ number gives.
 	byPlace []memberPath
 	fault   faultReport
@@ -61,11 +61,11 @@ func (qp *queuePair) route(w *prm.WQE) stepResult {
 	p := r.shared.pathOf(w.SRQN)
 	if p == nil {
 		var v stepResult
-		if p, v = qp.reach(w.SRQN); p == nil {
+		if p, v = qp.dialOwner(w.SRQN); p == nil {
 			return v
 		}
 	}
-	if p != r.shared.now {
+	if p != r.shared.current {
 		if r.inFlight > 0 {
 			return stepWait // an answer schedules the QP
 		}
@@ -100,13 +100,13 @@ func (s *sharedPeer) shows(l *outLink, srqn uint32) bool {
 
 // usePath makes p the path of messages.
 func (r *requester) usePath(p *path) {
-	*r.shared.now = r.path
-	r.shared.now, r.path = p, *p
+	*r.shared.current = r.path
+	r.shared.current, r.path = p, *p
 }
 
 // reach finds out who has an SRQ, and dials it, when nothing is in flight. nil, and what to
 // do, if it is not reached, or not yet.
-func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
+func (qp *queuePair) dialOwner(srqn uint32) (*path, stepResult) {
 	if qp.req.inFlight > 0 {
 		return nil, stepWait // an answer schedules the QP
 	}
@@ -127,7 +127,7 @@ func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
 		if end := linkEnd(p.link.end.Load()); end != endBusy {
 			return nil, qp.noQueue(end != endClosed)
 		}
-		return nil, qp.refused(prm.SyndromeRemoteOp) // it has not been sent, and others go on
+		return nil, qp.failWithPeer(prm.SyndromeRemoteOp) // it has not been sent, and others go on
 	}
 	if !s.shows(p.link, srqn) {
 		return nil, qp.noQueue(s.view.dir.SRQDied(srqn))
@@ -139,7 +139,7 @@ func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
 // its process is dead.
 func (qp *queuePair) noQueue(died bool) stepResult {
 	qp.req.died = died
-	return qp.refused(prm.SyndromeRemoteInvalidReq)
+	return qp.failWithPeer(prm.SyndromeRemoteInvalidReq)
 }
 
 // pathTo is the path to a member. The responders of one that was not there before expect
@@ -158,7 +158,7 @@ func (qp *queuePair) pathTo(place int, m xrcdomain.Member) (*path, error) {
 		return nil, err
 	}
 	p.msn = qp.attr.SQPSN
-	if p == s.now {
+	if p == s.current {
 		qp.req.msn = p.msn
 	}
 	*at = memberPath{path: p, joins: m.Joins}
@@ -177,7 +177,7 @@ func (qp *queuePair) pathOver(gid verbs.GID) (*path, error) {
 	}
 	p := &path{link: l}
 	s.paths = append(slices.DeleteFunc(s.paths, func(p *path) bool {
-		return p != s.now && p.link.state.Load() == linkDown
+		return p != s.current && p.link.state.Load() == linkDown
 	}), p)
 	return p, nil
 }
@@ -190,12 +190,12 @@ func (qp *queuePair) handleMemberGone(l *outLink) {
 	if !slices.ContainsFunc(s.paths, func(p *path) bool { return p.link == l }) {
 		return
 	}
-	switch onItsWay := r.link == l && (r.inFlight > 0 || r.routed); {
+	switch sending := r.link == l && (r.inFlight > 0 || r.routed); {
 	case !s.view.dir.Referred(qp.attr.DestQPN, s.isGone):
 		qp.failOnMember(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
-	case onItsWay && linkEnd(l.end.Load()) == endBroken:
+	case sending && linkEnd(l.end.Load()) == endBroken:
 		qp.failOnMember(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
-	case onItsWay:
+	case sending:
 		r.died = linkEnd(l.end.Load()) != endClosed
 		qp.failOnMember(l, prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteInvalidReq)
 	case r.link == l:
@@ -218,7 +218,7 @@ func (qp *queuePair) failOnMember(l *outLink, syn, peer prm.Syndrome) {
 	r := &qp.req
 	qp.stopStarving()
 	r.usePath(&path{link: l}) // it is the reason
-	if table.Receiving(qp.now()) {
+	if table.Receiving(qp.loadState()) {
 		qp.enterError(syn, peer)
 	}
 }
@@ -232,11 +232,11 @@ func (s *sharedPeer) isGone(gid [16]byte) bool {
 }
 
 // leaveDomain lets go of all members but the one that path goes to. exec is held.
-func (qp *queuePair) leaveDomain() {
+func (qp *queuePair) releaseShared() {
 	r := &qp.req
 	if s := r.shared; s != nil {
 		for _, p := range s.paths {
-			if p != s.now {
+			if p != s.current {
 				p.releaseGuard()
 			}
 		}

@@ -66,7 +66,7 @@ func TestShortWrites_OrderAmongOthers(t *testing.T) {
 
 // A write that is refused in the middle of a list ends with its status, those before
 // it have been done, those after it are flushed.
-func TestShortWrites_Refused(t *testing.T) {
+func TestShortWrites_FailedWriteFlushesLater(t *testing.T) {
 	for name, c := range map[string]struct {
 		access verbs.Access
 		spoil  func(b *node, wr *verbs.SendWR)
@@ -76,7 +76,7 @@ func TestShortWrites_Refused(t *testing.T) {
 		"before":       {anyone, func(b *node, wr *verbs.SendWR) { wr.RemoteAddr = b.mr.Addr() - 1 }, verbs.WCRemAccessErr},
 		"past the end": {anyone, func(b *node, wr *verbs.SendWR) { wr.RemoteAddr = b.mr.Addr() + bufLen - 7 }, verbs.WCRemAccessErr},
 		"wraps around": {anyone, func(_ *node, wr *verbs.SendWR) { wr.RemoteAddr = ^uint64(3) }, verbs.WCRemAccessErr},
-		"QP's right":   {verbs.AccessRemoteRead, func(*node, *verbs.SendWR) {}, verbs.WCRemInvReqErr},
+		"QP's access":  {verbs.AccessRemoteRead, func(*node, *verbs.SendWR) {}, verbs.WCRemInvReqErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := defaultLink

@@ -29,9 +29,9 @@ func pick[T any](s *script, from ...T) T { return from[int(s.next())%len(from)] 
 // What a step does: the low bits of its first byte. With stepHeld the device does not
 // get to look at it before a later step.
 const (
-	stepRequest = iota // also 4 to 7
-	stepAnswer         // also 8 to 10
-	stepSend           // also 11
+	stepRequest  = iota // also 4 to 7
+	stepResponse        // also 8 to 10
+	stepSend            // also 11
 	stepRecv
 	stepOther = 12 // abuse, recycle, err, stall: 12 to 15
 	stepHeld  = 0x80
@@ -55,16 +55,16 @@ func (s *siege) step(kind byte, in *script) {
 	switch kind {
 	case stepRequest, 4, 5, 6, 7:
 		s.request(in)
-	case stepAnswer, 8, 9, 10:
-		s.answer(in)
+	case stepResponse, 8, 9, 10:
+		s.respond(in)
 	case stepSend, 11:
 		s.postSend(pick(in, 0, 1, 2, 3, 4), in.next(), in.next())
 	case stepRecv:
 		s.postRecv(pick(in, sharedQueue, 0, 3, xrcQueues))
 	case stepOther:
-		s.abuse(in)
+		s.corruptRings(in)
 	case 13:
-		s.recycle(pick(in, 0, 1, 2, 3, 4, xrcTarget))
+		s.reconnect(pick(in, 0, 1, 2, 3, 4, xrcTarget))
 	case 14:
 		q := pick(in, 0, 1, 2, 3, 4, xrcTarget)
 		_ = s.qps[q].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
@@ -89,7 +89,7 @@ func (s *siege) request(in *script) {
 	pkt.Flags = in.next()
 	q := int(in.next() % 8)
 	from := in.next()
-	pkt.DstQPN, pkt.SrcQPN = s.loyal.Number(), s.loyal.Number()
+	pkt.DstQPN, pkt.SrcQPN = s.selfQP.Number(), s.selfQP.Number()
 	peer := 0
 	if q < len(s.qps) {
 		t := &s.qps[q]
@@ -160,7 +160,7 @@ func (s *siege) claim(in *script, v uint64) {
 
 // answer answers the device with any packet. Its bytes: op, flags, QP, who sends it,
 // message number, payload, where, status.
-func (s *siege) answer(in *script) {
+func (s *siege) respond(in *script) {
 	pkt := ring.Packet{Op: pick[uint8](in, ring.OpAck, ring.OpNak, ring.OpRNR, ring.OpReadData, ring.OpAtomicOK, ring.OpReadData, ring.OpSend, ring.OpFiller, 200)}
 	pkt.Flags = in.next()
 	t := &s.qps[in.next()%5]
@@ -169,10 +169,10 @@ func (s *siege) answer(in *script) {
 	pkt.DstQPN = t.v.Number()
 	pkt.MSN = near(in, (r.msn-r.inFlight)&mlx5PSNMask)
 	payload := s.payload(lengths[in.next()%16])
-	pkt.RAddr = pick(in, uint64(t.lost), uint64(t.lost), uint64(t.lost), 0, 8, 1<<40, ^uint64(0))
-	t.lost += len(payload)
+	pkt.RAddr = pick(in, uint64(t.sent), uint64(t.sent), uint64(t.sent), 0, 8, 1<<40, ^uint64(0))
+	t.sent += len(payload)
 	if pkt.Flags&ring.FlagLast != 0 || pkt.Op != ring.OpReadData {
-		t.lost = 0
+		t.sent = 0
 	}
 	pkt.Status = pick[uint8](in, uint8(prm.SyndromeRemoteAccess), 0, 1, uint8(prm.SyndromeWRFlush), 0x12, 0x14, 0x15, 255)
 	pkt.SwapAdd = 0x0102030405060708
@@ -180,22 +180,22 @@ func (s *siege) answer(in *script) {
 	if from&7 == 7 {
 		peer ^= 1
 	}
-	s.peers[peer].answer(pkt, payload)
+	s.peers[peer].respond(pkt, payload)
 }
 
 // abuse writes nonsense to the rings of a peer: indexes, and the lengths of records.
-func (s *siege) abuse(in *script) {
+func (s *siege) corruptRings(in *script) {
 	p := s.peers[in.next()&1]
 	v := pick[uint64](in, 0, 1, 64, ring.Len/2, ring.Len, ring.Len+64, 1<<63, ^uint64(0))
 	switch in.next() % 8 {
 	case 0:
 		p.requests.Ctl.Tail.Add(v)
 	case 1:
-		p.answers.Ctl.Tail.Add(v)
+		p.responses.Ctl.Tail.Add(v)
 	case 2:
-		p.answered.Ctl.Head.Add(v)
+		p.deviceResponses.Ctl.Head.Add(v)
 	case 3:
-		p.asked.Ctl.Head.Add(v)
+		p.deviceRequests.Ctl.Head.Add(v)
 	case 4:
 		p.in.resp.Ctl.Waiting.Store(uint32(v))
 		p.out.req.Ctl.Waiting.Store(uint32(v))
@@ -217,18 +217,18 @@ var siegeSeeds = [][]byte{
 	{stepRequest, 0, 7, 1, 0, 0, 4}, // with immediate, from an SRQ
 	{stepRequest, 0, 1, 2, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 0, 2, 2, 0, 0, 4, 134}, // of two packets
 	{stepRequest, 1, 1, 0, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 1, 2, 0, 0, 0, 4, 134}, // a write of two packets
-	{stepRequest, 1, 3, 0, 0, 0, 2},                                                 // a write
-	{stepRequest, 1, 7, 0, 0, 0, 2},                                                 // a write with immediate
-	{stepRequest, 2, 7, 0, 0, 0, 0, 132},                                            // its immediate alone
-	{stepRequest, 3, 3, 0, 0, 0, 0, 132},                                            // a read
-	{stepRequest, 4, 3, 0, 0, 0, 0, 130},                                            // an atomic
-	{stepRequest, 6, 3, 3, 0, 0, 4},                                                 // a datagram
-	{stepRequest, 6, 7, 4, 0, 0, 4},                                                 // with immediate, from an SRQ
-	{stepSend, 0, 0, 7, stepAnswer, 0, 2, 0, 0},                                     // a send is acknowledged
-	{stepSend, 0, 0, 7, stepAnswer, 2, 2, 0, 0, 0, 0, 0, 2, stepAnswer, 0, 2, 0, 0}, // after an RNR NAK
-	{stepSend, 0, 3, 7, stepAnswer, 3, 2, 0, 0, 0, 2},                               // a read
-	{stepSend, 0, 4, 7, stepAnswer, 4, 2, 0, 0},                                     // an atomic
-	{stepSend, 3, 0, 7},                                                             // a datagram
+	{stepRequest, 1, 3, 0, 0, 0, 2},                                                     // a write
+	{stepRequest, 1, 7, 0, 0, 0, 2},                                                     // a write with immediate
+	{stepRequest, 2, 7, 0, 0, 0, 0, 132},                                                // its immediate alone
+	{stepRequest, 3, 3, 0, 0, 0, 0, 132},                                                // a read
+	{stepRequest, 4, 3, 0, 0, 0, 0, 130},                                                // an atomic
+	{stepRequest, 6, 3, 3, 0, 0, 4},                                                     // a datagram
+	{stepRequest, 6, 7, 4, 0, 0, 4},                                                     // with immediate, from an SRQ
+	{stepSend, 0, 0, 7, stepResponse, 0, 2, 0, 0},                                       // a send is acknowledged
+	{stepSend, 0, 0, 7, stepResponse, 2, 2, 0, 0, 0, 0, 0, 2, stepResponse, 0, 2, 0, 0}, // after an RNR NAK
+	{stepSend, 0, 3, 7, stepResponse, 3, 2, 0, 0, 0, 2},                                 // a read
+	{stepSend, 0, 4, 7, stepResponse, 4, 2, 0, 0},                                       // an atomic
+	{stepSend, 3, 0, 7},                                                                 // a datagram
 	// An XRC target: a send, of two packets, a write, a receive that the peer has filled,
 	// after a claim and without one.
 	{stepRequest, 0, 3 | ring.FlagXRC, xrcTarget, 0, 0, 4},
@@ -236,7 +236,7 @@ var siegeSeeds = [][]byte{
 	{stepRequest, 1, 3 | ring.FlagXRC, xrcTarget, 0, 0, 2},
 	{stepOther, 0, 0, 6, 1, stepRequest, 14, 3 | ring.FlagXRC, xrcTarget, 0, 0, 0, 130},
 	{stepRequest, 14, 3 | ring.FlagXRC, xrcTarget, 0, 0, 0, 130},
-	{15, stepSend, 0, 8, 0, stepSend, 0, 8, 0, stepAnswer, 1, 2, 0, 0},
+	{15, stepSend, 0, 8, 0, stepSend, 0, 8, 0, stepResponse, 1, 2, 0, 0},
 }
 
 // FuzzSiege plays scripts of hostile peers.

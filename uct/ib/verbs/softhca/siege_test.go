@@ -43,8 +43,8 @@ type siege struct {
 	bulk        *verbs.MR
 	cells       [cellCount]cell
 
-	loyal   *verbs.QP // connected to itself
-	loyalCQ *verbs.CQ
+	selfQP *verbs.QP // connected to itself
+	selfCQ *verbs.CQ
 
 	// For one string of bytes.
 	cq      *verbs.CQ
@@ -104,7 +104,7 @@ type target struct {
 	peer   int
 	remote uint32 // QPN of the peer
 	shared bool   // receives come from the SRQ
-	lost   int    // bytes of an answer to a read that were sent
+	sent   int    // bytes of an answer to a read that were sent
 }
 
 // post is a work request that has not completed.
@@ -118,7 +118,7 @@ type post struct {
 func newSiege(t testing.TB) *siege {
 	s := &siege{t: t, name: verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}}
 	dev := verbs.NewDevice("siege", func() (verbs.Provider, error) {
-		s.h = openStill(t)
+		s.h = openUndriven(t)
 		return mlx5.NewProvider(s.h, mlx5.Config{SingleThreaded: true})
 	})
 	var err error
@@ -133,10 +133,10 @@ func newSiege(t testing.TB) *siege {
 		s.ahs[i], err = s.pd.CreateAH(verbs.AHAttr{DGID: s.peers[i].gid, Global: true, Port: 1})
 		require.NoError(t, err)
 	}
-	s.loyalCQ, err = s.ctx.CreateCQ(verbs.CQInitAttr{Depth: 16})
+	s.selfCQ, err = s.ctx.CreateCQ(verbs.CQInitAttr{Depth: 16})
 	require.NoError(t, err)
-	s.loyal = s.newQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: s.loyalCQ, RecvCQ: s.loyalCQ})
-	s.connect(s.loyal, s.h.gid, s.loyal.Number())
+	s.selfQP = s.newQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: s.selfCQ, RecvCQ: s.selfCQ})
+	s.connect(s.selfQP, s.h.gid, s.selfQP.Number())
 	t.Cleanup(s.close)
 	return s
 }
@@ -174,7 +174,7 @@ func (s *siege) register() {
 }
 
 func (s *siege) close() {
-	for _, c := range []io.Closer{s.loyal, s.loyalCQ, s.ahs[0], s.ahs[1], s.own, s.window, s.readOnly, s.bulk, s.pd} {
+	for _, c := range []io.Closer{s.selfQP, s.selfCQ, s.ahs[0], s.ahs[1], s.own, s.window, s.readOnly, s.bulk, s.pd} {
 		require.NoError(s.t, c.Close())
 	}
 }
@@ -267,7 +267,7 @@ func (s *siege) beginXRC() {
 // finish checks that the device still works and that everything that was posted ends.
 func (s *siege) finish() {
 	s.settle()
-	s.checkLoyal()
+	s.checkSelf()
 	for i := range s.qps {
 		require.NoError(s.t, s.qps[i].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	}
@@ -304,14 +304,14 @@ func (s *siege) end() {
 }
 
 // checkLoyal has the QP that is connected to itself carry a message.
-func (s *siege) checkLoyal() {
+func (s *siege) checkSelf() {
 	from, to := s.bulk.SGE(0, 16), s.own.SGE(siegeLen-16, 16)
-	_, err := s.loyal.PostRecv([]verbs.RecvWR{{ID: 1, SGList: []verbs.SGE{to}}})
+	_, err := s.selfQP.PostRecv([]verbs.RecvWR{{ID: 1, SGList: []verbs.SGE{to}}})
 	require.NoError(s.t, err)
-	_, err = s.loyal.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{from}}})
+	_, err = s.selfQP.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{from}}})
 	require.NoError(s.t, err)
 	driveUntilIdle(s.h)
-	n := s.loyalCQ.Poll(s.wcs[:])
+	n := s.selfCQ.Poll(s.wcs[:])
 	if n != 2 || s.wcs[0].Status != verbs.WCSuccess || s.wcs[1].Status != verbs.WCSuccess {
 		s.t.Fatalf("the QP that is connected to itself: %d completions: %+v", n, s.wcs[:max(n, 0)])
 	}
@@ -372,7 +372,7 @@ func (s *siege) checkMemory() {
 func (s *siege) completed(wc *verbs.WC) {
 	i := slices.IndexFunc(s.posts, func(p post) bool { return p.id == wc.ID })
 	if i < 0 {
-		s.t.Fatalf("a completion of what is not outstanding: %+v", *wc)
+		s.t.Fatalf("completion of a work request that is not outstanding: %+v", *wc)
 	}
 	p := s.posts[i]
 	if p.qp >= 0 {
@@ -415,11 +415,11 @@ func (s *siege) checkContents(p post, wc *verbs.WC) {
 		got = got[grhLen:]
 	}
 	if at := bytes.IndexByte(got, poison); at >= 0 && p.qp != xrcQueues {
-		s.t.Fatalf("byte %d of %d has not come: %+v", at, len(got), *wc)
+		s.t.Fatalf("byte %d of %d has not arrived: %+v", at, len(got), *wc)
 	}
 	for at, v := range b[n:] {
 		if v != poison {
-			s.t.Fatalf("%d bytes have come, and byte %d is %#x: %+v", n, n+at, v, *wc)
+			s.t.Fatalf("%d bytes have arrived, and byte %d is %#x: %+v", n, n+at, v, *wc)
 		}
 	}
 }
@@ -553,7 +553,7 @@ func (s *siege) postSend(q int, kind, size byte) {
 
 // recycle resets a QP and connects it again: what was posted ends without completions.
 // Entries of the SRQ stay.
-func (s *siege) recycle(q int) {
+func (s *siege) reconnect(q int) {
 	t := &s.qps[q]
 	require.NoError(s.t, t.v.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 	s.checkMemory()

@@ -22,7 +22,7 @@ func (h *hca) releaseClaims() {
 	for i := range n + 1 {
 		if q := h.xrcSRQs.slot.Load(i); q != nil {
 			q.releaseClaim()
-			if end, some := q.passedOver(); some {
+			if end, some := q.skippedUpTo(); some {
 				skipped = append(skipped, skippedRecvs{q, end})
 			}
 		}
@@ -69,7 +69,7 @@ func (h *hca) flushSkipped(list []skippedRecvs) {
 	inside := h.visitsOf(func(_ *inLink, _ uint64, srqn uint32) bool {
 		return slices.ContainsFunc(list, func(s skippedRecvs) bool { return s.q.srqn == srqn })
 	})
-	inside = h.owner.Await(inside, qpPatience)
+	inside = h.owner.Await(inside, visitTimeout)
 	for _, s := range list {
 		if !slices.ContainsFunc(inside, func(v guard.Visit) bool { return v.Tag == s.q.srqn }) {
 			h.flushSkippedOf(s)
@@ -86,7 +86,7 @@ func (h *hca) flushSkippedOf(s skippedRecvs) {
 	}
 	var noticed [table.ShownRecvs]bool
 	for _, l := range *h.inbound.Load() {
-		l.eachFilled(func(pkt *ring.Packet) {
+		l.eachNotice(func(pkt *ring.Packet) {
 			if pkt.Ext == s.q.srqn {
 				noticed[pkt.RAddr%table.ShownRecvs] = true
 			}
@@ -101,7 +101,7 @@ func (h *hca) flushSkippedOf(s skippedRecvs) {
 
 // passedOver is the receive behind those that the claim has passed over, and whether one of them
 // has not been consumed. A claim that is nonsense has passed all that are shown.
-func (q *recvQueue) passedOver() (end uint16, some bool) {
+func (q *recvQueue) skippedUpTo() (end uint16, some bool) {
 	q.mu.Lock()
 	defer q.mu.Release()
 	w := q.xrc.window

@@ -25,8 +25,8 @@ func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 		return stepFail
 	}
 	r.rnrLeft--
-	r.hold = qp.hca.clock() + rnrDelay(uint8(qp.peerEntry().RNRTimer.Load()))
-	return qp.sleepUntil(r.hold)
+	r.holdTill = qp.hca.clock() + rnrDelay(uint8(qp.peerEntry().RNRTimer.Load()))
+	return qp.sleepUntil(r.holdTill)
 }
 
 // starve waits for a receive in an SRQ, or for its end or the target's.
@@ -39,16 +39,16 @@ func (qp *queuePair) starve(srqn uint32) stepResult {
 	}
 	l.txLock.Unlock()
 	// The peer may have answered the others, and unblock would not see that any more.
-	fed := l.mem.header().starved.Swap(1) == 0 && others
+	woken := l.mem.header().starved.Swap(1) == 0 && others
 	l.ctl.starving.Store(1)
-	if fed || qp.worthAnotherTry(srqn) || l.state.Load() == linkDown {
+	if woken || qp.canRetry(srqn) || l.state.Load() == linkDown {
 		l.scheduleStarving()
 	}
 	return stepWait
 }
 
 // worthAnotherTry reports whether a message to an SRQ would find a receive, or an error.
-func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
+func (qp *queuePair) canRetry(srqn uint32) bool {
 	l := qp.req.link
 	s := l.table.SRQ(srqn)
 	_, next := table.SplitClaim(l.claims.Of(srqn).Load())

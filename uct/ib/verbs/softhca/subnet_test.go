@@ -13,7 +13,7 @@ func TestSubnet(t *testing.T) {
 		require.NoError(t, err)
 		return id
 	}
-	assert.Equal(t, get(FabricShm), get(FabricShm), "processes of a host reach each other")
-	assert.NotEqual(t, get(FabricLoop), get(FabricLoop), "loop devices do not")
+	assert.Equal(t, get(FabricShm), get(FabricShm), "devices of a host have the same subnet")
+	assert.NotEqual(t, get(FabricLoop), get(FabricLoop), "loop devices have the same subnet")
 	assert.NotEqual(t, get(FabricShm), get(FabricLoop))
 }

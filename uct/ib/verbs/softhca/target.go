@@ -198,7 +198,7 @@ func (qp *queuePair) sync() {
 	e := qp.entry
 	w := e.Load()
 	if w.Epoch() != qp.epoch {
-		qp.abandon()
+		qp.abortOpen()
 		qp.epoch = w.Epoch()
 		qp.resp = responder{msn: e.RQPSN.Load()}
 	}
@@ -206,7 +206,7 @@ func (qp *queuePair) sync() {
 	qp.attr.MinRNRTimer = uint8(e.RNRTimer.Load())
 	qp.attr.PathMTU = verbs.MTU(e.PathMTU.Load())
 	if s := w.State(); qp.state.Swap(uint32(s)) != uint32(s) && s == verbs.QPStateErr {
-		qp.abandon()
+		qp.abortOpen()
 	}
 }
 
@@ -257,7 +257,7 @@ func (h *hca) notifyMembers(d *xrcDomain, e *table.QP, t verbs.EventType) {
 
 // lookAtFaults reports the faults of targets in a domain that other devices have found. It runs
 // on the goroutine of the domain.
-func (h *hca) lookAtFaults(d *xrcDomain) {
+func (h *hca) reportFaults(d *xrcDomain) {
 	h.driving.Lock()
 	defer h.driving.Unlock()
 	h.eachQP(func(qp *queuePair) {
@@ -306,7 +306,7 @@ type targetTable struct {
 }
 
 // fewTargets is how many are not worth a look.
-const fewTargets = 64
+const sweepMin = 64
 
 func (t *targetTable) size() int {
 	t.mu.Lock()
@@ -315,10 +315,10 @@ func (t *targetTable) size() int {
 }
 
 // many reports that so many were added since the last look that another one is due.
-func (t *targetTable) many() bool { return t.size() >= 2*t.left+fewTargets }
+func (t *targetTable) sweepDue() bool { return t.size() >= 2*t.left+sweepMin }
 
 // look reports that there is to be a look as no number is left.
-func (t *targetTable) look() bool {
+func (t *targetTable) maySweep() bool {
 	if t.skips > 0 {
 		t.skips--
 		return false
@@ -327,7 +327,7 @@ func (t *targetTable) look() bool {
 }
 
 // dropped notes what a look has left of so many.
-func (t *targetTable) dropped(before int) {
+func (t *targetTable) swept(before int) {
 	if t.left = t.size(); t.left == before {
 		t.skips = t.left
 	}
@@ -400,11 +400,11 @@ func (l *inLink) addResponder(pkt *ring.Packet) *queuePair {
 	if d == nil {
 		return nil
 	}
-	if h.targets.many() {
+	if h.targets.sweepDue() {
 		h.dropReplaced()
 	}
 	qp := h.tryResponder(d, pkt.DstQPN)
-	if qp == nil && h.targets.look() {
+	if qp == nil && h.targets.maySweep() {
 		h.dropReplaced()
 		qp = h.tryResponder(d, pkt.DstQPN)
 	}
@@ -426,7 +426,7 @@ func (h *hca) tryResponder(d *xrcDomain, number uint32) *queuePair {
 func (h *hca) dropReplaced() {
 	before := h.targets.size()
 	h.dropResponders((*queuePair).replaced)
-	h.targets.dropped(before)
+	h.targets.swept(before)
 }
 
 // domainOf is the shared domain with the target of a packet; nil if there is none. driving is
@@ -449,7 +449,7 @@ func (h *hca) dropResponders(which func(*queuePair) bool) {
 		if !which(qp) || !h.unused(qp) {
 			return
 		}
-		qp.abandon()
+		qp.abortOpen()
 		qp.state.Store(uint32(verbs.QPStateReset))
 		h.hideQP(qp)
 		h.mu.Lock()

@@ -21,7 +21,7 @@ import (
 // Another member resets a target and connects it again while a message arrives here: the
 // receive that it had taken is flushed, and the first message of the new connection, which
 // begins with another number, is received.
-func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
+func TestTarget_ReconnectedByAnotherMember(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
 	defer s.end()
@@ -108,7 +108,7 @@ func TestTarget_ChangedElsewhere(t *testing.T) {
 	}{
 		"failed":          {[]verbs.QPState{verbs.QPStateErr}, verbs.QPStateRTS},
 		"reset":           {[]verbs.QPState{verbs.QPStateReset}, verbs.QPStateErr},
-		"connected anew":  {[]verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}, verbs.QPStateErr},
+		"reconnected":     {[]verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}, verbs.QPStateErr},
 		"to be connected": {[]verbs.QPState{verbs.QPStateReset, verbs.QPStateInit}, verbs.QPStateErr},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestTarget_InitiatorDies(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		gid, target := table.GIDWords(s.peers[0].gid), s.qps[xrcTarget].v
 		s.h.failTargets(table.GIDWords(s.peers[1].gid))
-		assert.Equal(t, verbs.QPStateRTS, target.State(), "of another one")
+		assert.Equal(t, verbs.QPStateRTS, target.State(), "the target of another initiator")
 		s.h.failTargets(gid)
 		assert.Equal(t, verbs.QPStateErr, target.State())
 		require.NoError(t, target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
@@ -175,7 +175,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	require.True(t, p.request(pkt, payload))
 	driveUntilIdle(s.h)
 	each := func(*queuePair) bool { return true }
-	require.Nil(t, s.h.targets.find(number, each), "it is in RESET")
+	require.Nil(t, s.h.targets.find(number, each), "a responder for a target in RESET")
 	changeElsewhere(t, e, verbs.QPStateRTR)
 	require.True(t, p.request(pkt, payload))
 	driveUntilIdle(s.h)
@@ -198,7 +198,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 
 // A target that is being destroyed is dropped by nobody else meanwhile: its number would be given
 // back twice, and then to two QPs.
-func TestTarget_DroppedOnce(t *testing.T) {
+func TestTarget_NumberFreedOnce(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
 	defer s.end()
@@ -291,13 +291,13 @@ func TestTarget_NumbersExhausted(t *testing.T) {
 		taken = append(taken, id)
 	}
 	arrives(last)
-	require.Nil(t, s.h.targets.find(numbers[last], each), "there is no number")
+	require.Nil(t, s.h.targets.find(numbers[last], each), "a responder without a free number")
 	gone, err := d.dir.CloseQP(numbers[0])
 	require.NoError(t, err)
 	require.True(t, gone)
 	for range s.h.targets.size() {
 		arrives(last)
-		require.NotNil(t, s.h.targets.find(numbers[0], each), "a look at all for one packet")
+		require.NotNil(t, s.h.targets.find(numbers[0], each), "a sweep for one packet")
 	}
 	arrives(last)
 	assert.Nil(t, s.h.targets.find(numbers[0], each))
@@ -349,7 +349,7 @@ func (f *faults) Unreachable(_ uint32, _ verbs.GID)      {}
 
 // What a member reports of a target is a fault of a target, whatever somebody writes to the directory:
 // no event of the device, or of a queue that happens to have its number.
-func TestTarget_FaultThatIsNone(t *testing.T) {
+func TestTarget_InvalidFaultInDirectory(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
 	defer s.end()
@@ -375,8 +375,8 @@ func TestTarget_FaultThatIsNone(t *testing.T) {
 		}
 		q.entry.Fault.Store(c.word)
 		got.types = nil
-		s.h.lookAtFaults(q.domain)
-		s.h.lookAtFaults(q.domain)
+		s.h.reportFaults(q.domain)
+		s.h.reportFaults(q.domain)
 		assert.Equal(t, []verbs.EventType{c.want}, got.types, "%#x, once", c.word)
 	}
 }

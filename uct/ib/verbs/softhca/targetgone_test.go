@@ -12,7 +12,7 @@ import (
 // TestXRC_TargetClosesAfterMessages: what a sender knows to have arrived is received, although the
 // target has not looked since, and is closed or connected to somebody else.
 func TestXRC_TargetClosesAfterMessages(t *testing.T) {
-	for name, anew := range map[string]bool{"closed": false, "connected anew": true} {
+	for name, reconnect := range map[string]bool{"closed": false, "reconnected": true} {
 		t.Run(name, func(t *testing.T) {
 			x := openNode(t, softhca.Config{}).enterDomain(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
 			s := x.newSRQ()
@@ -28,7 +28,7 @@ func TestXRC_TargetClosesAfterMessages(t *testing.T) {
 				for id := range round%4 + 1 {
 					from.succeed(id)
 				}
-				if anew {
+				if reconnect {
 					require.NoError(t, target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 					toRTS(t, target, other.gid, other.qp.Number(), defaultLink)
 				} else {
@@ -37,7 +37,7 @@ func TestXRC_TargetClosesAfterMessages(t *testing.T) {
 				for id := range round%4 + 1 {
 					x.succeed(id)
 				}
-				if anew {
+				if reconnect {
 					require.NoError(t, target.Close())
 				}
 			}

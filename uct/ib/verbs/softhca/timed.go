@@ -28,12 +28,12 @@ func (u *timedPage) Ring(off uint32, first8 uint64) {
 		u.uarPage.Ring(off, first8)
 		return
 	}
-	wqes, whole := qp.timed.posted()
+	wqes, valid := qp.timed.posted()
 	blueFlame := u.clearRegister(off)
-	if !whole || len(wqes) == 0 || !qp.timed.travels() {
+	if !valid || len(wqes) == 0 || !qp.timed.travels() {
 		qp.timed.horizon = qp.timed.seen
 		u.uarPage.Ring(off, first8)
-		u.hca.runDown()
+		u.hca.driveAll()
 	}
 	if len(wqes) > 0 {
 		qp.timed.model.Post(off&^(prm.BFRegLen-1), blueFlame, wqes)
@@ -56,7 +56,7 @@ func (u *timedPage) clearRegister(off uint32) (blueFlame bool) {
 }
 
 // runDown executes everything that can be executed now: there is no engine.
-func (h *hca) runDown() {
+func (h *hca) driveAll() {
 	for h.ctl.attention.Load()&attnWork != 0 {
 		h.Drive()
 	}
@@ -99,13 +99,13 @@ func (h *hca) clock() int64 {
 func (t *timedQP) Arrive(index uint16, blocks int) (again timing.Time, done bool) {
 	qp := t.qp
 	end := index + uint16(blocks)
-	if !behind(t.horizon, end) {
+	if !reached(t.horizon, end) {
 		t.horizon = end
 	}
 	t.again = 0
 	qp.runOrSchedule()
-	qp.hca.runDown()
-	if t.failed || !qp.is(verbs.QPStateRTS) || behind(qp.req.acked, end) {
+	qp.hca.driveAll()
+	if t.failed || !qp.is(verbs.QPStateRTS) || reached(qp.req.acked, end) {
 		return 0, true
 	}
 	return max(t.again, timing.Nanosecond), false
@@ -139,7 +139,7 @@ func (t *timedQP) receiver() (*queuePair, *recvQueue) {
 }
 
 // behind reports whether index i of a send queue is at j or has gone by it.
-func behind(i, j uint16) bool { return int16(i-j) >= 0 }
+func reached(i, j uint16) bool { return int16(i-j) >= 0 }
 
 // attachModel puts the QP under the model of the device, if there is one.
 func (qp *queuePair) attachModel(p prm.QPParams) error {
@@ -163,7 +163,7 @@ func (t *timedQP) reset() { t.seen, t.horizon, t.held, t.due, t.failed = 0, 0, n
 
 // posted is the work requests that have come into the queue; not the whole of it where one
 // cannot be decoded: those behind it will be flushed, which takes no time.
-func (t *timedQP) posted() (list []timing.WQE, whole bool) {
+func (t *timedQP) posted() (list []timing.WQE, valid bool) {
 	pi := t.qp.dbrec.Send()
 	ok := t.qp.is(verbs.QPStateRTS)
 	for ok && t.seen != pi {
@@ -173,15 +173,15 @@ func (t *timedQP) posted() (list []timing.WQE, whole bool) {
 			t.seen += uint16(bbs)
 		}
 	}
-	whole = t.seen == pi
+	valid = t.seen == pi
 	t.seen = pi
-	return list, whole
+	return list, valid
 }
 
 // describe says what the model has to know of the work request in t.wqe.
 func (t *timedQP) describe(bbs int) timing.WQE {
 	w := &t.wqe
-	d := timing.WQE{Index: w.Index, Blocks: bbs, Signaled: w.Flags.Signaled(), Len: w.Len, To: t.target()}
+	d := timing.WQE{Index: w.Index, Blocks: bbs, Signaled: w.Flags.Signaled(), Len: w.Len, To: t.destNIC()}
 	if localNeed(w.Op) != 0 {
 		d.Kind = timing.Fetch
 		return d
@@ -193,7 +193,7 @@ func (t *timedQP) describe(bbs int) timing.WQE {
 }
 
 // target is the NIC that the work request in t.wqe goes to; nil if there is none.
-func (t *timedQP) target() *timing.NIC {
+func (t *timedQP) destNIC() *timing.NIC {
 	h, qpn := t.qp.hca, t.qp.attr.DestQPN
 	switch t.qp.service {
 	case verbs.QPTypeUD:
@@ -284,7 +284,7 @@ func (t *timedCQ) Drive() {
 	if h := t.cq.hca; !h.cfg.Timing.Travels() && h.ctl.attention.Load()&attnTimer != 0 {
 		h.Drive()
 	}
-	t.cq.hca.runDown()
+	t.cq.hca.driveAll()
 	t.model.Poll()
 }
 

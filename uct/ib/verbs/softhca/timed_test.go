@@ -74,7 +74,7 @@ func TestTimed_Write(t *testing.T) {
 	assert.Less(t, took, 2*least)
 	s := m.Stats()
 	assert.Equal(t, [4]uint64{1, 1, 1, 1}, [4]uint64{s.Messages, s.Doorbells, s.BlueFlames, s.Completions})
-	assert.Greater(t, s.Polls, uint64(1), "it was not there at once")
+	assert.Greater(t, s.Polls, uint64(1), "the completion arrived after the first poll")
 	a.idle()
 }
 
@@ -163,7 +163,7 @@ func TestTimed_OutsideOfRun(t *testing.T) {
 }
 
 // Two devices on one model share its NIC: each is slower than alone.
-func TestTimed_DevicesShareTheMachine(t *testing.T) {
+func TestTimed_DevicesShareNIC(t *testing.T) {
 	const messages = 200
 	params := timing.ConnectX4()
 	params.MessageGap = timing.Microsecond

@@ -62,12 +62,12 @@ func TestTimedNetwork_Arrival(t *testing.T) {
 	ran := run(t, m,
 		script(a.posted(sendOf(a, 1, bufLen)), func() bool { early = b.buf.Bytes()[0]; return true }, a.until(1)),
 		script(b.until(9)))
-	assert.Zero(t, early, "when the post returned")
+	assert.Zero(t, early, "bytes that had arrived when the post returned")
 	assert.Equal(t, a.buf.Bytes(), b.buf.Bytes())
 	wire := timing.Second / timing.Time(timing.ConnectXDDR().LinkBandwidth/bufLen)
 	assert.Greater(t, ran[1].End, wire)
-	assert.Less(t, ran[1].End, 2*wire, "reading, sending and storing go on at a time")
-	assert.Less(t, ran[1].End, ran[0].End, "the acknowledgement comes after")
+	assert.Less(t, ran[1].End, 2*wire, "reading, sending and storing overlap")
+	assert.Less(t, ran[1].End, ran[0].End, "the acknowledgement arrives later")
 }
 
 // What finds no receive is tried again by the device, without a call of either side, and
@@ -85,13 +85,13 @@ func TestTimedNetwork_NotReady(t *testing.T) {
 			posted = m.Now()
 			m.Spend(late) // computes
 			for _, id := range []uint64{8, 9} {
-				assert.True(t, b.until(id)(), "the device has delivered meanwhile")
+				assert.True(t, b.until(id)(), "the device has delivered the message meanwhile")
 			}
 			assert.NotZero(t, m.Stats().NotReady)
 			return true
 		}))
 	assert.Greater(t, posted, late)
-	assert.Greater(t, m.Stats().NotReady, uint64(5), "every 10 us and more")
+	assert.Greater(t, m.Stats().NotReady, uint64(5), "retries at intervals of 10 us and more")
 }
 
 // Retries of a send that may not be repeated for ever run out in virtual time.
@@ -141,7 +141,7 @@ func TestTimedNetwork_XRC(t *testing.T) {
 	}
 	ran := run(t, m,
 		script(send(1), send(2), i.until(1), func() bool {
-			assert.Less(t, m.Now(), long, "the target computes still")
+			assert.Less(t, m.Now(), long, "the target still computes")
 			return true
 		}, i.until(2)),
 		script(func() bool {
@@ -154,7 +154,7 @@ func TestTimedNetwork_XRC(t *testing.T) {
 	assert.NotZero(t, m.Stats().NotReady)
 	wire := timing.Second / timing.Time(timing.ConnectXDDR().LinkBandwidth/(bufLen/2))
 	assert.Greater(t, ran[1].End, long)
-	assert.Less(t, ran[1].End, long+2*wire+rnrStep, "at the next try after the receive was posted")
+	assert.Less(t, ran[1].End, long+2*wire+rnrStep, "delivery at the first retry after the receive was posted")
 }
 
 // rnrStep is more than the delay between two tries of a long message: its own time on the wire,

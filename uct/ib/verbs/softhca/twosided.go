@@ -104,7 +104,7 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 		pkt.Op, pkt.Payload = ring.OpFiller, 0 // the region went while it was sent
 		l.req.Publish(pkt)
 		l.txLock.Unlock()
-		return false, qp.refused(prm.SyndromeLocalProt)
+		return false, qp.failWithPeer(prm.SyndromeLocalProt)
 	}
 	l.req.Publish(pkt)
 	l.txLock.Unlock()
@@ -162,8 +162,8 @@ func (qp *queuePair) datagram(w *prm.WQE) stepResult {
 	}
 	switch l.state.Load() {
 	case linkDialing:
-		if now := nanotime(); now-l.started < udPatience.Nanoseconds() {
-			return qp.sleepUntil(now + peerLook)
+		if now := nanotime(); now-l.started < udTimeout.Nanoseconds() {
+			return qp.sleepUntil(now + peerPoll)
 		}
 		return qp.finish(w, 0)
 	case linkDown:
@@ -187,7 +187,7 @@ func (qp *queuePair) undelivered(l *outLink) {
 // that takes nothing from its full ring, before they are dropped: many times what a peer
 // that runs takes, also on a busy machine, and little enough that one that does not run
 // harms the others little.
-const udPatience = 100 * time.Millisecond
+const udTimeout = 100 * time.Millisecond
 
 // awaitDatagramRoom is awaitRoom for a datagram, which is done with where the peer does not run:
 // others are behind it. l.txLock is held.
@@ -199,8 +199,8 @@ func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
 	if l.fullSince == 0 || l.fullAt != l.req.Head {
 		l.fullSince, l.fullAt = now, l.req.Head
 	}
-	if now-l.fullSince < udPatience.Nanoseconds() {
-		return stepWait, now + peerLook
+	if now-l.fullSince < udTimeout.Nanoseconds() {
+		return stepWait, now + peerPoll
 	}
 	return stepDone, 0
 }

@@ -18,14 +18,14 @@ var departures = map[string]struct {
 	vendor uint8
 	event  verbs.EventType
 }{
-	"closes its device":       {"leaver", func(c *child) error { return c.In.Close() }, verbs.VendorPeerClosed, verbs.EventPeerClosed},
-	"exits without a word":    {"idle", func(c *child) error { return c.In.Close() }, verbs.VendorPeerGone, verbs.EventQPFatal},
+	"closes its device":       {"closer", func(c *child) error { return c.In.Close() }, verbs.VendorPeerClosed, verbs.EventPeerClosed},
+	"exits without closing":   {"idle", func(c *child) error { return c.In.Close() }, verbs.VendorPeerGone, verbs.EventQPFatal},
 	"is killed while it runs": {"idle", func(c *child) error { return c.Process.Kill() }, verbs.VendorPeerGone, verbs.EventQPFatal},
 }
 
 // A peer that has closed its device can be told from one that died; the status is that
 // of hardware, to which both are silent.
-func TestDeparture_OfADevice(t *testing.T) {
+func TestPeerGone_Device(t *testing.T) {
 	for name, d := range departures {
 		t.Run(name, func(t *testing.T) {
 			a := openNode(t, softhca.Config{})
@@ -52,7 +52,7 @@ func TestDeparture_OfADevice(t *testing.T) {
 
 // A QP that was destroyed does not come back: nobody waits for the retries, which here
 // have no end.
-func TestDeparture_OfAQP(t *testing.T) {
+func TestPeerGone_QP(t *testing.T) {
 	forever := defaultLink
 	forever.timeout = 0
 	fabrics(t, forever, func(t *testing.T, a, b *node) {
@@ -66,7 +66,7 @@ func TestDeparture_OfAQP(t *testing.T) {
 
 // A QP whose peer was never there fails as soon as the dial is refused: its work requests
 // if there are some, and by an event otherwise.
-func TestDeparture_BeforeTheConnection(t *testing.T) {
+func TestPeerGone_BeforeConnection(t *testing.T) {
 	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 9}
 	forever := defaultLink
 	forever.timeout = 0
@@ -87,7 +87,7 @@ func TestDeparture_BeforeTheConnection(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: a.qp}, ev)
 	})
-	t.Run("before it is to send", func(t *testing.T) {
+	t.Run("before it can send", func(t *testing.T) {
 		a := openNode(t, softhca.Config{})
 		b := a.sibling()
 		a.toRTR(unusedGID, 77, forever)
@@ -105,7 +105,7 @@ func TestDeparture_BeforeTheConnection(t *testing.T) {
 
 // A QP that exchanges datagrams with a port learns when it has gone, after all that it had
 // sent, and also where the port alone had dialed.
-func TestDeparture_OfDatagramSender(t *testing.T) {
+func TestPeerGone_DatagramSender(t *testing.T) {
 	for name, d := range departures {
 		t.Run(name, func(t *testing.T) {
 			n := openNode(t, softhca.Config{})

@@ -84,7 +84,7 @@ func (qp *queuePair) findDomain() stepResult {
 		return v
 	}
 	t := qp.req.link.table
-	known, opening := false, false
+	exists, opening := false, false
 	for i := range table.MaxSharedDomains {
 		key, ok := t.SharedDomain(i).Load()
 		if !ok {
@@ -100,13 +100,13 @@ func (qp *queuePair) findDomain() stepResult {
 				qp.enterDomain(v, e)
 				return stepDone
 			}
-			known = known || !e.Destroyed(qp.attr.DestQPN)
+			exists = exists || !e.Destroyed(qp.attr.DestQPN)
 		}
 	}
 	switch {
 	case opening: // that has an end
-		return qp.sleepUntil(qp.hca.clock() + peerLook)
-	case !known:
+		return qp.sleepUntil(qp.hca.clock() + peerPoll)
+	case !exists:
 		return qp.failNext(prm.SyndromeRetryExceeded)
 	}
 	return qp.awaitPeer()
@@ -128,7 +128,7 @@ func (qp *queuePair) view(key xrcdomain.Key) *domainView {
 func (qp *queuePair) enterDomain(v *domainView, e *table.QP) {
 	r := &qp.req
 	r.deadline = 0
-	now := new(path)
-	*now = r.path
-	r.shared = &sharedPeer{view: v, entry: e, now: now, paths: []*path{now}}
+	current := new(path)
+	*current = r.path
+	r.shared = &sharedPeer{view: v, entry: e, current: current, paths: []*path{current}}
 }

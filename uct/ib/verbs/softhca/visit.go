@@ -52,19 +52,19 @@ func (l *inLink) PID() int { return l.pid }
 // qpPatience is how long a QP that ends waits for its peer, which may be in the middle of
 // an access: far more than any takes. A peer that does not run ends that later, unless
 // the memory is deregistered, which waits longer and tells.
-const qpPatience = 100 * time.Millisecond
+const visitTimeout = 100 * time.Millisecond
 
 // awaitPeer waits until the accesses of a device that are under way are over, for qpPatience,
 // and returns those that are not. What has been waited for in vain is not waited for again:
 // a peer that is stopped holds up the end of all QPs to it once.
-func (h *hca) awaitPeer(gid [2]uint64) (inside []guard.Visit) {
+func (h *hca) awaitVisits(gid [2]uint64) (inside []guard.Visit) {
 	list := h.visitsFrom(gid)
 	h.overdueMu.Lock()
 	h.overdue = h.owner.Ongoing(h.overdue)
 	late := slices.Clone(h.overdue)
 	h.overdueMu.Unlock()
 	known := func(v guard.Visit) bool { return slices.Contains(late, v) }
-	fresh := h.owner.Await(slices.DeleteFunc(slices.Clone(list), known), qpPatience)
+	fresh := h.owner.Await(slices.DeleteFunc(slices.Clone(list), known), visitTimeout)
 	h.overdueMu.Lock()
 	h.overdue = append(h.overdue, fresh...)
 	h.overdueMu.Unlock()

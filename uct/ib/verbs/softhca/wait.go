@@ -76,11 +76,11 @@ func (qp *queuePair) awaitPeer() stepResult {
 		r.deadline = 0
 		return qp.failNext(prm.SyndromeRetryExceeded)
 	}
-	return qp.sleepUntil(now + peerLook)
+	return qp.sleepUntil(now + peerPoll)
 }
 
 // peerLook is how often a QP looks whether its peer has become ready, in ns.
-const peerLook = 20_000
+const peerPoll = 20_000
 
 // sleepUntil waits for a time.
 func (qp *queuePair) sleepUntil(t int64) stepResult {
@@ -165,9 +165,9 @@ func (l *outLink) unblock() {
 	l.txLock.Lock() // awaitRoom asks for room and queues under it
 	list := l.blocked
 	l.blocked = nil
-	fed := len(l.starved) > 0 && l.mem.header().starved.Load() == 0
+	woken := len(l.starved) > 0 && l.mem.header().starved.Load() == 0
 	l.txLock.Unlock()
-	if fed {
+	if woken {
 		l.scheduleStarving()
 	}
 	for _, qp := range list {

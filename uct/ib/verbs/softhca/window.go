@@ -117,9 +117,9 @@ func (q *recvQueue) retireFilled(seq uint16, n uint32, id uint64) (index uint16,
 	q.mu.Lock()
 	w := q.xrc.window
 	by, next := table.SplitClaim(w.claim.Load())
-	passed := next-seq-1 < table.ShownRecvs || next == seq && by == id
+	claimed := next-seq-1 < table.ShownRecvs || next == seq && by == id
 	s := &w.slots[seq%table.ShownRecvs]
-	if !passed || !w.isShown(seq) || uint64(n) > s.total {
+	if !claimed || !w.isShown(seq) || uint64(n) > s.total {
 		q.mu.Release()
 		return 0, false
 	}
@@ -154,14 +154,14 @@ func (q *recvQueue) consume(seq uint16) {
 
 // filled takes what the peer says in an OpFilled: a message is in a receive. The peer holds
 // its send for complete.
-func (l *inLink) filled(pkt *ring.Packet) {
+func (l *inLink) handleNotice(pkt *ring.Packet) {
 	if q := l.hca.xrcSRQs.findAny(pkt.Ext); q != nil {
-		l.filledIn(q, pkt)
+		l.handleNoticeOf(q, pkt)
 	}
 }
 
 // filledIn is filled for a queue.
-func (l *inLink) filledIn(q *recvQueue, pkt *ring.Packet) {
+func (l *inLink) handleNoticeOf(q *recvQueue, pkt *ring.Packet) {
 	known := l.isSender(q.xrc.domain, pkt)
 	index, ok := q.retireFilled(uint16(pkt.RAddr), pkt.Total, table.ClaimID(l.gid))
 	lost := ok && !q.complete(pkt, index, known)
@@ -199,16 +199,16 @@ func (l *inLink) isSharedSender(e *table.QP, pkt *ring.Packet) bool {
 
 // lastFilled completes what the peer has put into a queue that is closing, and that is still
 // in the ring: it is left there, and means nothing when its turn comes. driving is held.
-func (l *inLink) lastFilled(q *recvQueue) {
-	l.eachFilled(func(pkt *ring.Packet) {
+func (l *inLink) handleLastNotices(q *recvQueue) {
+	l.eachNotice(func(pkt *ring.Packet) {
 		if pkt.Ext == q.srqn {
-			l.filledIn(q, pkt)
+			l.handleNoticeOf(q, pkt)
 		}
 	})
 }
 
 // eachFilled calls f with the notices that are still in the ring. driving is held.
-func (l *inLink) eachFilled(f func(pkt *ring.Packet)) {
+func (l *inLink) eachNotice(f func(pkt *ring.Packet)) {
 	if l.rejected {
 		return
 	}

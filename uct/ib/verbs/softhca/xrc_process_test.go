@@ -78,7 +78,7 @@ func startXRCTarget(t *testing.T, n *node) (*node, *child) {
 	i := n.newInitiator()
 	c := newChild(t, "xrc target")
 	toRTS(t, i.qp, c.GID, c.QPN, defaultLink)
-	c.reach(t, introduction{GID: n.gid, QPN: i.qp.Number()})
+	c.connectTo(t, introduction{GID: n.gid, QPN: i.qp.Number()})
 	i.send(verbs.SendWR{ID: 99, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: c.SRQN,
 		SGList: []verbs.SGE{n.mr.SGE(0, 1)}, RemoteAddr: c.Addr, RKey: c.RKey})
 	i.succeed(99)
@@ -194,7 +194,7 @@ func TestXRC_KilledInitiator(t *testing.T) {
 		c := newChild(t, "xrc initiator")
 		target := x.newTarget()
 		toRTS(t, target, c.GID, c.QPN, defaultLink)
-		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
+		c.connectTo(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
 		for range 3 + round { // a different moment each time
 			wc := x.completion()
 			require.Equal(t, verbs.WCSuccess, wc.Status)
@@ -228,11 +228,11 @@ func TestXRC_KilledInitiator(t *testing.T) {
 		}
 		require.NoError(t, target.Close())
 	}
-	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside what was posted")
+	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside of posted receives")
 }
 
 // After Close of an SRQ no peer writes to what had been posted there.
-func TestXRC_CloseSRQUnderFire(t *testing.T) {
+func TestXRC_CloseSRQUnderLoad(t *testing.T) {
 	a := openNode(t, testConfig)
 	x := a.addDomain()
 	for range testenv.Rounds(5, 50) {
@@ -240,7 +240,7 @@ func TestXRC_CloseSRQUnderFire(t *testing.T) {
 		c := newChild(t, "xrc initiator")
 		target := x.newTarget()
 		toRTS(t, target, c.GID, c.QPN, defaultLink)
-		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
+		c.connectTo(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
 		for id := range uint64(depth) {
 			x.post(s, id, 0, bufLen/2)
 		}

@@ -341,21 +341,21 @@ func TestXRC_OpenQP(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		_, err := x.domain.OpenQP(x.qp.Number())
 		require.ErrorIs(t, err, ucs.ErrInvalidParam)
-		maker := x.newTarget()
-		other, err := x.domain.OpenQP(maker.Number())
+		creator := x.newTarget()
+		other, err := x.domain.OpenQP(creator.Number())
 		require.NoError(t, err)
-		assert.Equal(t, maker.Number(), other.Number())
+		assert.Equal(t, creator.Number(), other.Number())
 		j := i.newInitiator()
-		connectXRC(j, x, maker, defaultLink)
+		connectXRC(j, x, creator, defaultLink)
 		assert.Equal(t, verbs.QPStateRTS, other.State())
-		require.NoError(t, maker.Close())
+		require.NoError(t, creator.Close())
 		s := x.newSRQ()
 		x.post(s, 1, 0, 8)
 		j.sendSRQ(s.Number(), 1, 8)
 		x.succeed(1)
 		j.succeed(1)
 		require.NoError(t, other.Close())
-		_, err = x.domain.OpenQP(maker.Number())
+		_, err = x.domain.OpenQP(creator.Number())
 		require.ErrorIs(t, err, ucs.ErrInvalidParam)
 		j.sendSRQ(s.Number(), 2, 8)
 		j.fail(2, verbs.WCRetryExcErr)
@@ -449,7 +449,7 @@ func TestXRC_Misuse(t *testing.T) {
 // sender sends n messages of up to limit bytes to an SRQ, as fast as they complete: each
 // with the number of the message as its immediate and in all of its words. It ends early when
 // the test has given up.
-func (n *node) sender(srqn uint32, count, limit int, givenUp *atomic.Bool) error {
+func (n *node) sender(srqn uint32, count, limit int, failed *atomic.Bool) error {
 	const slots = 4
 	var inFlight int
 	take := func() error {
@@ -464,8 +464,8 @@ func (n *node) sender(srqn uint32, count, limit int, givenUp *atomic.Bool) error
 		return nil
 	}
 	for i := 0; i < count || inFlight > 0; {
-		if givenUp.Load() {
-			return fmt.Errorf("given up with %d of %d messages posted and %d in flight", i, count, inFlight)
+		if failed.Load() {
+			return fmt.Errorf("canceled with %d of %d messages posted and %d in flight", i, count, inFlight)
 		}
 		if i < count && inFlight < slots {
 			off, length := i%slots*limit, 8+i*4104%(limit-8)&^7
@@ -511,10 +511,10 @@ func TestXRC_Contention(t *testing.T) {
 		}
 		errs := make(chan error, senders)
 		var sending sync.WaitGroup
-		var givenUp atomic.Bool
+		var failed atomic.Bool
 		var ended atomic.Int32
 		defer func() { // also when the test has failed: before what the senders use is closed
-			givenUp.Store(true)
+			failed.Store(true)
 			sending.Wait()
 			close(errs)
 			for err := range errs {
@@ -531,7 +531,7 @@ func TestXRC_Contention(t *testing.T) {
 			of[target.Number()] = k
 			sending.Go(func() {
 				defer ended.Add(1)
-				if err := n.sender(s.Number(), messages, limit, &givenUp); err != nil {
+				if err := n.sender(s.Number(), messages, limit, &failed); err != nil {
 					errs <- err
 				}
 			})

@@ -51,7 +51,7 @@ func TestXRCSRQ_CloseHandlesPendingNotices(t *testing.T) {
 
 // What a peer has filled completes when it is gone, though a read is before it that nobody
 // takes the data of.
-func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
+func TestXRCSRQ_NoticesOfDeadPeer(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		before := q.xrc.cq.pi
@@ -62,7 +62,7 @@ func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
 		defer func() { p.in.reading.qp = nil }()
 		require.True(t, p.request(ring.Packet{Op: ring.OpFilled, Flags: ring.FlagXRC, DstQPN: target.v.Number(), SrcQPN: target.remote,
 			Ext: q.srqn, RAddr: uint64(next), Total: 8}, nil))
-		require.True(t, s.h.delist(p.in))
+		require.True(t, s.h.removeInbound(p.in))
 		assert.Equal(t, before+1, q.xrc.cq.pi)
 		assert.False(t, q.xrc.window.isShown(next))
 	})
@@ -70,15 +70,15 @@ func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
 
 // A claim of a device that is gone is passed on: to the same receive, or to the next if its
 // notice has come.
-func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
+func TestXRCSRQ_ClaimOfDeadPeer(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
 		gid := table.GIDWords(s.peers[0].gid)
 		c := q.xrc.window.claim
 		c.Store(table.Claimed(table.ClaimID(gid), 0))
 		s.h.releaseClaims()
-		assert.Equal(t, table.Claimed(table.ClaimID(gid), 0), c.Load(), "it is there")
-		require.True(t, s.h.delist(s.peers[0].in))
+		assert.Equal(t, table.Claimed(table.ClaimID(gid), 0), c.Load(), "the peer is alive")
+		require.True(t, s.h.removeInbound(s.peers[0].in))
 		s.h.releaseClaims()
 		assert.Equal(t, table.Claimed(0, 0), c.Load())
 		c.Store(table.Claimed(table.ClaimID(gid), 0))
@@ -91,7 +91,7 @@ func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
 
 // What a device has passed over without filling it does not keep the queue from receiving when
 // the device is gone: it is flushed, but for what somebody has said to have filled.
-func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
+func TestXRCSRQ_SkippedByDeadPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim   uint64
 		flushed int
@@ -99,8 +99,8 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 		"all":              {table.Claimed(0, 3), 3},
 		"one":              {table.Claimed(0, 1), 1},
 		"none":             {table.Claimed(0, 0), 0},
-		"claim of nobody":  {table.Claimed(77, 2), 2},
-		"claim is no such": {table.Claimed(0, 1000), 3},
+		"unknown claimant": {table.Claimed(77, 2), 2},
+		"invalid receive":  {table.Claimed(0, 1000), 3},
 	} {
 		for _, noticed := range []bool{false, true} {
 			xrcSieges(t, func(t *testing.T, s *siege) {
@@ -125,7 +125,7 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 					s.postRecv(xrcQueues)
 				}
 				ok, busy, _ := q.popShown(new(recvEntry))
-				assert.True(t, ok && !busy, "the next message is received")
+				assert.True(t, ok && !busy, "the queue does not receive")
 			})
 		}
 	}
@@ -133,7 +133,7 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 
 // A peer that is stopped in the middle of messages to several queues is waited for once when
 // another one is gone. What nobody is at is flushed.
-func TestXRCSRQ_PassedOverAndVisited(t *testing.T) {
+func TestXRCSRQ_SkippedDuringVisit(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
@@ -159,7 +159,7 @@ func TestXRCSRQ_PassedOverAndVisited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s.h.releaseClaims()
-		assert.Less(t, time.Since(began), 2*qpPatience)
+		assert.Less(t, time.Since(began), 2*visitTimeout)
 	})
 	for i, q := range queues {
 		assert.Equal(t, i < visited, q.xrc.window.isShown(0), "queue %d", i)
@@ -184,7 +184,7 @@ func TestXRCSRQ_Claimed(t *testing.T) {
 }
 
 // What a peer shows as a receive, whatever it is, leads to no more bytes than it says.
-func TestRecvShown_Any(t *testing.T) {
+func TestRecv_ArbitraryContents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := table.Recv{NSGE: rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 4)).Draw(t, "nsge")}
 		total := uint64(0)
@@ -238,7 +238,7 @@ const (
 
 func newXRCPair(t testing.TB) *xrcPair {
 	t.Helper()
-	h := openStill(t)
+	h := openUndriven(t)
 	p := &xrcPair{t: t, h: h, mem: newXRCRings(t)}
 	var err error
 	p.xrcdn, err = h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
@@ -338,7 +338,7 @@ func TestXRC_ResetWhileWaiting(t *testing.T) {
 		prm.NewDBRec(p.mem.at(pairSendRec)).StoreSend(0)
 		p.h.claims.Of(p.srqn).Store(table.Claimed(5, 0))
 		p.send()
-		assert.NotZero(t, p.h.nextTimer(), "nothing wakes the QP")
+		assert.NotZero(t, p.h.nextTimer(), "no timer wakes the QP")
 		p.close()
 	}
 }
@@ -357,20 +357,20 @@ func TestXRCSRQ_Numbers(t *testing.T) {
 	p := newXRCPair(t)
 	defer p.close()
 	seen := map[uint32]bool{p.srqn: true}
-	for range 3 * restingSRQs {
+	for range 3 * srqReuseAt {
 		handle, srqn, err := p.h.CreateXRCSRQ(p.srqParams())
 		require.NoError(t, err)
-		require.False(t, seen[srqn], "number %#x comes again", srqn)
+		require.False(t, seen[srqn], "number %#x is reused", srqn)
 		require.Less(t, srqn, uint32(1<<24))
 		seen[srqn] = true
 		require.NoError(t, p.h.DestroySRQ(handle))
 	}
-	assert.LessOrEqual(t, p.h.srqIDs.next, uint32(restingSRQs+1), "slots")
+	assert.LessOrEqual(t, p.h.srqIDs.next, uint32(srqReuseAt+1), "slots")
 }
 
 // A target takes a number that peers have left meanwhile, as any QP does.
 func TestXRC_TargetReleasesNumbers(t *testing.T) {
-	h := openStill(t)
+	h := openUndriven(t)
 	xrcdn, err := h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
 	require.NoError(t, err)
 	freed := false

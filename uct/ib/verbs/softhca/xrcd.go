@@ -87,7 +87,7 @@ func (h *hca) joinDomain(d *xrcDomain, attr verbs.XRCDInitAttr) (uint32, error) 
 		return 0, ucs.ErrNoMemory
 	}
 	var err error
-	if d.dir, err = xrcdomain.Join(attr.FD, attr.Flags, h.gid, func() { h.lookAtFaults(d) }); err != nil {
+	if d.dir, err = xrcdomain.Join(attr.FD, attr.Flags, h.gid, func() { h.reportFaults(d) }); err != nil {
 		return 0, err
 	}
 	n, err := h.addDomain(d)

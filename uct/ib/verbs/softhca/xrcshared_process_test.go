@@ -52,7 +52,7 @@ func (n *node) runXRCMember() int {
 	for dec.Decode(&o) == nil {
 		var r memberReport
 		switch o.Do {
-		case "make":
+		case "create":
 			require.NoError(n.t, x.target.Close())
 			x.target = x.newTarget()
 			r.QPN = x.target.Number()
@@ -65,7 +65,7 @@ func (n *node) runXRCMember() int {
 			require.NoError(n.t, former.Close())
 		case "post":
 			x.post(s, o.ID, int(o.ID%8)*memberLen, memberLen)
-		case "take":
+		case "receive":
 			r.WC = n.completion()
 			want := make([]byte, memberLen)
 			fill(want, byte(r.WC.Imm))
@@ -101,13 +101,13 @@ func (n *node) deliverTo(c *child, k uint64) {
 	c.do(n.t, order{Do: "post", ID: k})
 	n.sendToMember(c, k)
 	n.succeed(k)
-	c.took(n.t, k)
+	c.receive(n.t, k)
 }
 
 // took has a member wait for message k.
-func (c *child) took(t testing.TB, k uint64) {
+func (c *child) receive(t testing.TB, k uint64) {
 	t.Helper()
-	r := c.do(t, order{Do: "take"})
+	r := c.do(t, order{Do: "receive"})
 	require.Equal(t, verbs.WCSuccess, r.WC.Status)
 	require.Equal(t, []uint64{k, k}, []uint64{r.WC.ID, uint64(r.WC.Imm)})
 	require.True(t, r.Whole)
@@ -147,7 +147,7 @@ func (n *node) connectToMember(c *child) {
 
 // Messages go to each of the processes over one target; when the one that made it is killed
 // the others go on. Its number is then one of nobody, as soon as the kernel has told.
-func TestSharedXRC_KilledMaker(t *testing.T) {
+func TestSharedXRC_KilledCreator(t *testing.T) {
 	i, cs := xrcProcesses(t, 3)
 	for k := range uint64(6) {
 		i.deliverTo(cs[k%3], k)
@@ -166,7 +166,7 @@ func TestSharedXRC_KilledMaker(t *testing.T) {
 
 // The number of a process that was killed is told from one that was closed also when another
 // process has taken its place.
-func TestSharedXRC_NumberOfTheDead(t *testing.T) {
+func TestSharedXRC_NumberOfDeadProcess(t *testing.T) {
 	i, cs := xrcProcesses(t, 2)
 	i.deliverTo(cs[1], 1)
 	cs[1].kill(t)
@@ -178,7 +178,7 @@ func TestSharedXRC_NumberOfTheDead(t *testing.T) {
 }
 
 // The same with a connection over which nothing had gone to the one that is killed.
-func TestSharedXRC_KilledMakerUnused(t *testing.T) {
+func TestSharedXRC_KilledCreatorUnused(t *testing.T) {
 	i, cs := xrcProcesses(t, 2)
 	i.deliverTo(cs[1], 1)
 	cs[0].kill(t)
@@ -188,7 +188,7 @@ func TestSharedXRC_KilledMakerUnused(t *testing.T) {
 // A process is killed while the initiator writes to it, one write after the other: whether the
 // kernel refuses the copy, the link is found to be down, or its end is told first, the write is
 // refused as one to a number of the dead.
-func TestSharedXRC_KilledWhileWritten(t *testing.T) {
+func TestSharedXRC_KilledDuringWrites(t *testing.T) {
 	for range testenv.Rounds(10, 200) {
 		i, cs := xrcProcesses(t, 2)
 		i.deliverTo(cs[1], 1)
@@ -241,26 +241,26 @@ func TestSharedXRC_StoppedMember(t *testing.T) {
 		i.idle()
 	}
 	cs[1].cont(t)
-	cs[1].took(t, 1)
+	cs[1].receive(t, 1)
 	cs[1].do(t, order{Do: "post", ID: 3})
-	cs[1].took(t, 3)
+	cs[1].receive(t, 3)
 	i.succeed(3)
 }
 
 // A process that was stopped before the first message to it is given up: that message is refused, and
 // the target with it, so those behind it can go on to others.
-func TestSharedXRC_StoppedBeforeTheFirst(t *testing.T) {
+func TestSharedXRC_StoppedBeforeFirstMessage(t *testing.T) {
 	_, cs := xrcProcesses(t, 2)
 	cs[0].do(t, order{Do: "post", ID: 1})
 	var i *node
 	testenv.ProgressWithin(t, patience, func() bool { // one that waits for a processor may answer too late
 		i = openNode(t, softhca.Config{DialTimeout: 50 * time.Millisecond}).newInitiator()
-		cs[0].QPN = cs[0].do(t, order{Do: "make"}).QPN
+		cs[0].QPN = cs[0].do(t, order{Do: "create"}).QPN
 		i.connectToMember(cs[0])
 		i.sendToMember(cs[0], 1)
 		return i.completion().Status == verbs.WCSuccess
 	})
-	cs[0].took(t, 1)
+	cs[0].receive(t, 1)
 	cs[1].Stop(t)
 	i.sendToMember(cs[1], 2)
 	i.fail(2, verbs.WCRemOpErr)
@@ -272,7 +272,7 @@ func TestSharedXRC_StoppedBeforeTheFirst(t *testing.T) {
 
 // The last process that refers to the target is killed: no message arrives any more, though
 // the queue is there.
-func TestSharedXRC_KilledLast(t *testing.T) {
+func TestSharedXRC_KilledLastReferrer(t *testing.T) {
 	i, cs := xrcProcesses(t, 3)
 	i.deliverTo(cs[2], 1)
 	cs[1].kill(t)
@@ -305,7 +305,7 @@ type queued struct {
 }
 
 // take has member k receive the next message, and post its receive again.
-func (q *queued) take(k int) verbs.WC {
+func (q *queued) receive(k int) verbs.WC {
 	q.t.Helper()
 	wc := q.members[k].completion()
 	require.Equal(q.t, verbs.WCSuccess, wc.Status)
@@ -314,7 +314,7 @@ func (q *queued) take(k int) verbs.WC {
 }
 
 // takeAll has all members receive what there is.
-func (q *queued) takeAll() {
+func (q *queued) receiveAll() {
 	for k, x := range q.members {
 		if x.cq.Poll(x.wcs[:1]) == 1 {
 			require.Equal(q.t, verbs.WCSuccess, x.wcs[0].Status)
@@ -324,7 +324,7 @@ func (q *queued) takeAll() {
 }
 
 // lostNone makes sure that each member has all its receives: the sender's messages fill them.
-func (q *queued) lostNone(sender *node, target uint32) {
+func (q *queued) checkReceives(sender *node, target uint32) {
 	q.t.Helper()
 	for k, x := range q.members {
 		seen := map[uint64]bool{}
@@ -365,18 +365,18 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 		target := a.newTarget()
 		b.openTarget(target.Number())
 		toRTS(t, target, c.GID, c.QPN, defaultLink)
-		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: q.queues[0].Number(), RKey: q.queues[1].Number()})
+		c.connectTo(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: q.queues[0].Number(), RKey: q.queues[1].Number()})
 		for id := range 3 + round { // a different moment each time
-			require.Equal(t, uint32(id), q.take(id%2).Imm)
+			require.Equal(t, uint32(id), q.receive(id%2).Imm)
 		}
 		c.kill(t)
 		testenv.ProgressWithin(t, patience, func() bool {
-			q.takeAll()
+			q.receiveAll()
 			return target.State() == verbs.QPStateErr && b.target.State() == verbs.QPStateErr
 		})
-		a.told(target, verbs.EventQPFatal)
-		b.told(b.target, verbs.EventQPFatal)
-		q.lostNone(survivor, other.Number())
+		a.awaitEvent(target, verbs.EventQPFatal)
+		b.awaitEvent(b.target, verbs.EventQPFatal)
+		q.checkReceives(survivor, other.Number())
 		require.NoError(t, target.Close())
 		require.NoError(t, b.target.Close())
 	}
@@ -385,12 +385,12 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 // churn is an initiator and processes in a domain, one of which dies each round.
 type churn struct {
 	*node
-	cs     []*child
-	posted []uint64 // receives of each process
-	taken  []uint64
-	random *rand.Rand
-	k      uint64 // messages so far
-	maker  int    // of the target
+	cs      []*child
+	posted  []uint64 // receives of each process
+	taken   []uint64
+	random  *rand.Rand
+	k       uint64 // messages so far
+	creator int    // of the target
 }
 
 // sentTo is a message to a process.
@@ -405,13 +405,13 @@ const churnReceives = 4
 // connect has one process make a target, another one open it, and all have receives.
 func (c *churn) connect() {
 	t := c.t
-	maker := c.random.IntN(len(c.cs))
-	c.maker = maker
-	qpn := c.cs[maker].do(t, order{Do: "make"}).QPN
-	c.cs[(maker+1)%len(c.cs)].do(t, order{Do: "open", QPN: qpn})
+	creator := c.random.IntN(len(c.cs))
+	c.creator = creator
+	qpn := c.cs[creator].do(t, order{Do: "create"}).QPN
+	c.cs[(creator+1)%len(c.cs)].do(t, order{Do: "open", QPN: qpn})
 	require.NoError(t, c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
-	c.cs[maker].QPN = qpn
-	c.connectToMember(c.cs[maker])
+	c.cs[creator].QPN = qpn
+	c.connectToMember(c.cs[creator])
 	for k, p := range c.cs {
 		for ; c.posted[k]-c.taken[k] < churnReceives; c.posted[k]++ {
 			p.do(t, order{Do: "post", ID: c.posted[k]})
@@ -446,7 +446,7 @@ func (c *churn) send(victim int) (sent []sentTo) {
 
 // ended takes the completions: some succeed, then one may fail, which is to the victim or the
 // first one, and the rest is flushed. It returns those that succeeded.
-func (c *churn) ended(sent []sentTo, victim int) []sentTo {
+func (c *churn) complete(sent []sentTo, victim int) []sentTo {
 	for at, s := range sent {
 		wc := c.completion()
 		require.Equal(c.t, s.k, wc.ID)
@@ -454,7 +454,7 @@ func (c *churn) ended(sent []sentTo, victim int) []sentTo {
 			continue
 		}
 		require.Contains(c.t, []verbs.WCStatus{verbs.WCRetryExcErr, verbs.WCRemInvReqErr}, wc.Status)
-		if at > 0 || victim != c.maker { // the maker is needed once, to find the others
+		if at > 0 || victim != c.creator { // the maker is needed once, to find the others
 			require.Equal(c.t, victim, s.to)
 		}
 		for _, rest := range sent[at+1:] {
@@ -475,11 +475,11 @@ func TestSharedXRC_Churn(t *testing.T) {
 		c.connect()
 		victim := c.random.IntN(len(cs))
 		sent := c.send(victim)
-		for _, s := range c.ended(sent, victim) {
+		for _, s := range c.complete(sent, victim) {
 			if s.to == victim {
 				continue
 			}
-			r := cs[s.to].do(t, order{Do: "take"})
+			r := cs[s.to].do(t, order{Do: "receive"})
 			require.Equal(t, verbs.WCSuccess, r.WC.Status)
 			require.Equal(t, []uint64{c.taken[s.to], s.k}, []uint64{r.WC.ID, uint64(r.WC.Imm)})
 			require.True(t, r.Whole)

@@ -165,16 +165,16 @@ func TestSharedXRC_OneSided(t *testing.T) {
 
 // The target is there as long as a device of the domain refers to it, not as long as its
 // maker; all see its state.
-func TestSharedXRC_TargetLives(t *testing.T) {
+func TestSharedXRC_TargetOutlivesCreator(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
-	maker, x, y := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr),
+	creator, x, y := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr),
 		openNode(t, softhca.Config{}).enterDomain(attr)
-	target := maker.newTarget()
+	target := creator.newTarget()
 	mine, err := x.domain.OpenQP(target.Number())
 	require.NoError(t, err)
 	again, err := x.domain.OpenQP(target.Number())
 	require.NoError(t, err)
-	connectXRC(i, maker, target, defaultLink)
+	connectXRC(i, creator, target, defaultLink)
 	assert.Equal(t, verbs.QPStateRTS, mine.State())
 	s := y.newSRQ()
 	y.post(s, 1, 0, 100)
@@ -194,15 +194,15 @@ func TestSharedXRC_TargetLives(t *testing.T) {
 
 // One device of the domain can connect what another has made; a number of the target is
 // good with the GID of each that has opened it.
-func TestSharedXRC_ConnectedByAnother(t *testing.T) {
+func TestSharedXRC_ConnectedByAnotherMember(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
-	maker, x := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr)
-	maker.target = maker.newTarget()
-	defer func() { require.NoError(t, maker.target.Close()) }()
-	x.openTarget(maker.target.Number())
+	creator, x := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr)
+	creator.target = creator.newTarget()
+	defer func() { require.NoError(t, creator.target.Close()) }()
+	x.openTarget(creator.target.Number())
 	for round := range uint64(3) { // also after RESET
 		connectXRC(i, x, x.target, defaultLink)
-		for _, m := range []*xrcTarget{x, maker} {
+		for _, m := range []*xrcTarget{x, creator} {
 			s := m.newSRQ()
 			m.post(s, round, 0, 100)
 			i.sendSRQ(s.Number(), 1, 10)
@@ -211,7 +211,7 @@ func TestSharedXRC_ConnectedByAnother(t *testing.T) {
 		}
 		require.NoError(t, i.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 		require.NoError(t, x.target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
-		require.Equal(t, verbs.QPStateReset, maker.target.State())
+		require.Equal(t, verbs.QPStateReset, creator.target.State())
 	}
 }
 
@@ -227,11 +227,11 @@ func TestSharedXRC_Fault(t *testing.T) {
 	i.fail(2, verbs.WCRemInvReqErr)
 	assert.Equal(t, verbs.WCLocLenErr, xs[1].completion().Status)
 	assert.Equal(t, verbs.QPStateErr, xs[0].target.State())
-	xs[0].told(xs[0].target, verbs.EventQPReqErr)
+	xs[0].awaitEvent(xs[0].target, verbs.EventQPReqErr)
 }
 
 // told waits for an event of a QP.
-func (n *node) told(qp *verbs.QP, want verbs.EventType) {
+func (n *node) awaitEvent(qp *verbs.QP, want verbs.EventType) {
 	n.t.Helper()
 	ev, err := n.ctx.NextAsyncEvent()
 	require.NoError(n.t, err)
@@ -257,19 +257,19 @@ func TestSharedXRC_ReportsFaultToAllMembers(t *testing.T) {
 		i.fail(2, verbs.WCRemInvReqErr)
 		assert.Zero(t, i.wcs[0].VendorErr)
 		for _, x := range xs[:3] {
-			x.told(x.target, verbs.EventQPReqErr)
+			x.awaitEvent(x.target, verbs.EventQPReqErr)
 			assert.Equal(t, verbs.QPStateErr, x.target.State())
 		}
-		maker := xs[round%3]
+		creator := xs[round%3]
 		require.NoError(t, i.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
-		require.NoError(t, maker.target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+		require.NoError(t, creator.target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 		l.conn++ // members may hear of the fault only now: it is none of the new connection
-		connectXRC(i, maker, maker.target, l)
+		connectXRC(i, creator, creator.target, l)
 	}
 }
 
 // A member that leaves is told of to the initiators that may have sent to it, which go on.
-func TestSharedXRC_ReportsDeparture(t *testing.T) {
+func TestSharedXRC_ReportsUnreachableMember(t *testing.T) {
 	attr := sharedDomain(t)
 	x := openNode(t, softhca.Config{}).enterDomain(attr)
 	x.target = x.newTarget()
@@ -409,7 +409,7 @@ func TestSharedXRC_ReportsFaultAfterReachedMemberClosed(t *testing.T) {
 	i.sendSRQ(gone.Number(), 2, 10)
 	i.fail(2, verbs.WCRemInvReqErr)
 	await(t, i, stays.node, func() bool { return stays.target.State() == verbs.QPStateErr })
-	stays.told(stays.target, verbs.EventQPReqErr)
+	stays.awaitEvent(stays.target, verbs.EventQPReqErr)
 }
 
 // The last device that refers to the target leaves: the initiator learns it without a
@@ -650,7 +650,7 @@ func TestSharedXRC_ManyAtOnce(t *testing.T) {
 
 // A domain ends with its last device, and begins anew; an initiator that has not let go of the
 // former one, on the same device, is not in the way.
-func TestSharedXRC_DomainAnew(t *testing.T) {
+func TestSharedXRC_DomainCreatedAgain(t *testing.T) {
 	n, attr := openNode(t, softhca.Config{}), sharedDomain(t)
 	for round := range uint64(3) {
 		x, s, leave := closingMember(t, attr)
@@ -677,7 +677,7 @@ func TestSharedXRC_NoAllocation(t *testing.T) {
 	for range 10 {
 		once()
 	}
-	testenv.NoAllocs(t, "send to two members in turn", once)
+	testenv.NoAllocs(t, "send to two members alternately", once)
 }
 
 // What a send has put into a receive arrives, although the target is destroyed before
