@@ -11,16 +11,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// An arena segment begins with the control page and the claims of XRC SRQs; memory for
-// callers follows. pageLen is the page size of amd64: where pages are longer, up to 64 KiB,
-// the rest of the first one is not used.
+// An arena segment starts with the control page and the claims of XRC SRQs; memory for
+// callers follows. pageLen is the page size of amd64. On machines with larger pages, up to 64 KiB,
+// the rest of the first page is not used.
 const (
 	pageLen    = 4096
 	claimsOff  = 64 << 10
 	arenaStart = claimsOff + table.ClaimsLen
 )
 
-// newArena makes the arena of a segment.
 func newArena(seg *memfd.Segment) *memfd.Arena { return memfd.NewArena(seg, arenaStart) }
 
 // AllocBuffer implements prm.Hardware. ErrNoMemory if the arena is full.
@@ -51,10 +50,10 @@ type buffer struct {
 	hca *hca
 	mem []byte
 	off int
-	len int // as it was asked for
+	len int // as requested
 }
 
-// Bytes is the memory.
+// Bytes returns the memory.
 func (b *buffer) Bytes() []byte { return b.mem }
 
 // Close frees the memory. Its regions are deregistered, so no peer accesses it.
@@ -76,7 +75,7 @@ type heapBuffer struct {
 	block *offheap.Block
 }
 
-// Bytes is the memory.
+// Bytes returns the memory.
 func (b *heapBuffer) Bytes() []byte { return b.block.Bytes() }
 
 // Close frees the memory.
@@ -84,7 +83,7 @@ func (b *heapBuffer) Close() error { return b.block.Free() }
 
 func (b *heapBuffer) free() { _ = b.block.Free() }
 
-// freer is what AllocBuffer returns: it can be freed by the device, later.
+// freer is a buffer of AllocBuffer, which the device can also free later.
 type freer interface {
 	verbs.Buffer
 	free()

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Fabric is what connects a software HCA to others.
+// Fabric is the network between software HCAs.
 type Fabric string
 
 // Fabrics.
@@ -25,34 +25,34 @@ type Config struct {
 	Name string
 	// Fabric; "" means FabricShm.
 	Fabric Fabric
-	// ArenaLen is how many bytes AllocBuffer can hand out in all. It is address
-	// space, in this process and in each peer; pages are taken when touched.
+	// ArenaLen is the limit of memory from AllocBuffer in bytes. It is address
+	// space, in this process and in each peer; the kernel allocates pages on first access.
 	// Rounded up to a page; 0 means 16 GiB.
 	ArenaLen int64
-	// InlineBudget is how many bytes a doorbell moves in the caller's thread
-	// before the rest is left to pollers and to the engine. 0 means 256 KiB.
+	// InlineBudget is the number of bytes that a doorbell moves in the thread of the
+	// caller; pollers and the engine move the rest. 0 means 256 KiB.
 	InlineBudget int
-	// EngineTick is how often the engine looks whether anybody still polls. 0
-	// means 1 ms.
+	// EngineTick is the interval at which the engine checks whether a caller still polls.
+	// 0 means 1 ms.
 	EngineTick time.Duration
-	// DialTimeout bounds how long a peer may take to answer. 0 means 5 s.
+	// DialTimeout is the time limit for a peer to reply. 0 means 5 s.
 	DialTimeout time.Duration
-	// AllowUIDs lists users, beside the own one, whose processes may connect.
+	// AllowUIDs lists the users, in addition to the own one, whose processes may connect.
 	AllowUIDs []uint32
 	// NoCMA makes the device behave as if the kernel refused cross-memory
 	// attach: memory outside the arena is reached through the peer.
 	NoCMA bool
-	// UARPages is how many UAR pages the contexts of the device in this process can
-	// have together. 0 means 8168: those of a ConnectX-4 without the kernel's.
+	// UARPages is the total number of UAR pages of all contexts of the device in this
+	// process. 0 means 8168: those of a ConnectX-4 without the kernel's.
 	UARPages int
-	// Queues tunes the driver of the queues: the policy for UAR pages, BlueFlame.
+	// Queues configures the driver of the queues: the policy for UAR pages, BlueFlame.
 	Queues mlx5.Config
-	// Timing puts the device under a model of time, of a machine on which any number
-	// of devices can be open: completions come when the model says, and nothing runs
-	// in the background. Only on the loop fabric, which is then the default, and
-	// for one goroutine. See package timing.
+	// Timing runs the device in virtual time, under the model of a machine on which any
+	// number of devices can be open: the model decides when completions appear, and nothing
+	// runs in the background. It requires the loop fabric, which is then the default, and a
+	// single goroutine. See package timing.
 	Timing *timing.Model
-	// NIC of Timing is the one that the device is; nil means its first.
+	// NIC is the NIC of Timing that the device represents; nil means the first.
 	NIC *timing.NIC
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 )
 
-// compQueue is the device's side of a CQ: it produces.
+// compQueue is the device's side of a CQ: the producer.
 type compQueue struct {
 	hca   *hca
 	cqn   uint32
@@ -18,14 +18,14 @@ type compQueue struct {
 
 	mu      spin.Mutex
 	pi      uint32
-	ciSeen  uint32 // consumer index when it was last read
+	ciSeen  uint32 // last consumer index read
 	armed   armKind
 	overrun bool
 
 	timed *timedCQ // nil without a model of time
 }
 
-// armKind is what the next event waits for.
+// armKind is the type of completion that raises the next event.
 type armKind uint8
 
 const (
@@ -68,8 +68,8 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 	return nil
 }
 
-// push writes a completion. It reports false when the queue is full: the CQ is in error from then
-// on and takes no more, and the QPs that produce for it go to ERR (IBTA volume 1, 10.10.2.3).
+// push writes a completion. It returns false if the queue is full: the CQ is then in error and
+// accepts no more, and the QPs that produce for it go to ERR (IBTA volume 1, 10.10.2.3).
 func (cq *compQueue) push(e *prm.CQE) bool {
 	cq.mu.Lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
@@ -84,7 +84,7 @@ func (cq *compQueue) push(e *prm.CQE) bool {
 	return true
 }
 
-// pushSent is push for the success of a work request of qp, which has read n bytes.
+// pushSent is push for a work request of qp that has succeeded and has read n bytes.
 func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint32) bool {
 	cq.mu.Lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
@@ -100,7 +100,7 @@ func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint
 	return true
 }
 
-// refuse is for a completion that finds no room. It gives the lock back.
+// failFull puts the full queue into the error state and releases the lock. It returns false.
 func (cq *compQueue) failFull() bool {
 	first := !cq.overrun
 	cq.overrun = true
@@ -123,9 +123,9 @@ func (cq *compQueue) unlockAndRaise(solicited bool) {
 	}
 }
 
-// hasRoom reads the consumer index anew. The load acquires: the driver has read the
-// entries that it gives back. A queue that has overrun has no room any more: ciSeen stays as it was when
-// the queue was full, so that each completion is asked about.
+// hasRoom reads the consumer index again. The load acquires: the driver has read the
+// entries that it released. After an overrun there is no room: ciSeen does not change
+// any more, so that each push calls hasRoom.
 func (cq *compQueue) hasRoom() bool {
 	if cq.overrun {
 		return false
@@ -134,8 +134,8 @@ func (cq *compQueue) hasRoom() bool {
 	return cq.pi-cq.ciSeen < cq.view.Count()
 }
 
-// arm takes the word of a CQ doorbell: the next completion, or one that came at
-// or after the consumer index in it, raises an event.
+// arm handles the word of a CQ doorbell: the next completion, or one at or after the
+// consumer index in word, raises an event.
 func (cq *compQueue) arm(word uint32) {
 	_, solicitedOnly, ci := prm.SplitArmWord(word)
 	kind := armAny
@@ -154,7 +154,7 @@ func (cq *compQueue) arm(word uint32) {
 	}
 }
 
-// waiting reports whether a completion of the kind came at or after index ci.
+// hasCompletion reports whether there is a completion of the kind at or after index ci.
 func (cq *compQueue) hasCompletion(ci uint32, kind armKind) bool {
 	n := (cq.pi - ci) & ciMask
 	if kind == armAny || n > cq.view.Count() {

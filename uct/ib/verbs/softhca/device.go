@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// NewDevice describes a device. Nothing is opened before Device.Open, and each Open
-// makes a device of its own, with its own GID.
+// NewDevice describes a device, and opens nothing. Each Device.Open creates a separate
+// device, with its own GID.
 func NewDevice(cfg Config) (*verbs.Device, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -29,8 +29,8 @@ func NewDevice(cfg Config) (*verbs.Device, error) {
 	}), nil
 }
 
-// Devices lists the devices that a program has without asking: one on the shm
-// fabric, its queues tuned by the environment variables of libmlx5.
+// Devices lists the default devices of a program: one on the shm fabric, with queues
+// configured by the environment variables of libmlx5.
 func Devices() ([]*verbs.Device, error) {
 	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
 	if err != nil {

@@ -1,39 +1,39 @@
 // Package softhca is a software host channel adapter: a device whose queues have
-// the format of mlx5 hardware, executed by the CPU.
+// the format of mlx5 hardware, and whose work requests the CPU executes.
 //
 // It checks what hardware checks: QP states, protection domains, keys, bounds,
-// access rights, opcodes and lengths. It completes in order, moves QPs to ERR on a
-// fault, with the syndrome of each side, and flushes them.
+// access rights, opcodes and lengths. Work requests complete in order. On a fault the
+// device moves the QPs of both sides to ERR, each with its syndrome, and flushes them.
 //
 //	doorbell ── Ring ── queuePair.run ── shortWrites: inline writes to mapped memory
 //	                                  '── step
-//	                                      |-- write, read, atomic: the peer's memory, here and now
-//	                                      |-- send of XRC:         the receive that is shown, here and now
+//	                                      |-- write, read, atomic: access to the peer's memory, at once
+//	                                      |-- send of XRC:         fills a receive in the peer's table, at once
 //	                                      '-- send, immediate:     a packet in the request ring
 //	poller ──── Drive ── requests (responder), responses, run list, timers
 //	engine ──── Drive    when no caller polls
 //
 // # Fabrics
 //
-// On the loop fabric a device reaches its own QPs only. On the shm fabric
-// processes of one user on one host reach each other; see package attach for how
-// they find each other and what they trust each other with. What an initiator may
-// do is in the target's table, which it reads but cannot write. A generation in it tells
-// an initiator that what it has checked still holds:
+// On the loop fabric a device reaches only its own QPs. On the shm fabric
+// processes of one user on one host reach each other; package attach describes how
+// they discover each other and how far they trust each other. The table of the target says
+// what an initiator may do; the initiator maps it read-only. While the generation in the table
+// does not change, earlier checks of the initiator are valid:
 //
-//   - Memory from Context.AllocBuffer lies in the device's arena, which peers map.
-//     RDMA and atomics on it are executed by the initiator alone, also while the
-//     target is stopped.
-//   - Other memory is reached by cross-memory attach, also without the target.
-//     Atomics on it, and everything where the kernel forbids cross-memory attach,
-//     are executed by the target, whose pollers or engine must run.
-//   - Sends go through a ring, as packets of at most a path MTU.
+//   - Memory from Context.AllocBuffer is in the arena of the device, which peers map.
+//     The initiator executes RDMA and atomics on it alone, also while the target is
+//     stopped.
+//   - The initiator accesses other memory by cross-memory attach, also without the target.
+//     The target executes atomics on such memory, and all operations if the kernel
+//     forbids cross-memory attach. Its pollers or its engine must run for that.
+//   - Sends go through a ring, in packets of at most a path MTU.
 //
 // # XRC
 //
-// Every message of an XRC initiator names an SRQ in the domain of its target. What is posted
-// to an XRC SRQ is shown in the table, up to 32 receives, so that an initiator can do alone
-// what for other sends the target does:
+// Each message of an XRC initiator names an SRQ in the domain of its target. The target
+// publishes the first 32 receives of an XRC SRQ in its table, so that the initiator can do
+// what the target does for other sends:
 //
 //	initiator                                  target
 //	                                           post: receive n in the table
@@ -42,122 +42,123 @@
 //	OpFilled in the request ring
 //	claim word: self, n -> 0, n+1              poll or engine: completion of receive n
 //
-// A send ends when the notice is in the ring, also while the target is stopped. What is
-// claimed and not in a notice goes back to the queue when the process of its initiator
-// dies; what has been passed over without a notice is flushed then. Closing the SRQ hides
-// it, waits for guards as deregistering does, and then completes what the notices in the
-// rings say. What an initiator cannot do takes the ring: the loop fabric, a receive of
-// more than three pieces, a message that is too long (for the target to refuse), memory
-// that cross-memory attach does not reach.
+// A send completes when its notice is in the ring, also while the target is stopped. When the
+// process of an initiator dies, a receive that it has claimed without a notice returns to the
+// queue, and the target flushes receives that were skipped without a notice. Closing the SRQ
+// hides it, waits for guards as deregistration does, and then completes the receives that
+// have a notice in a ring. A send uses the ring as on RC if the initiator cannot execute it: on
+// the loop fabric, for a receive with more than three SGEs, for a message that is too long
+// (the target rejects it), and for memory that cross-memory attach does not reach.
 //
-// A message that finds no receive waits with all that is behind it in its QP. With a limit
-// of retries that is the delay of the target, again and again. Without one (7) the QP
-// sleeps until the target has posted to any of its queues, which tells those who wait: no
-// timer runs, and no processor.
+// A message that finds no receive waits, and so do the later ones of its QP. If the RNR
+// retries are limited, the QP tries again after the delay that the target requests. If they
+// are not (7), the QP sleeps until the target posts to any of its queues and wakes the
+// waiting QPs: this takes neither a timer nor CPU time.
 //
-// An SRQ number that the domain of the target does not have, or not any more, is
-// REM_INV_REQ for the initiator, and the target goes to ERR with EventQPReqErr. A target
-// whose initiator's device is gone goes to ERR too; not where that device has given up a link
-// alone, as after a dial that took it too long.
+// If the domain of the target has no SRQ with the number, or has it no longer, the initiator
+// gets REM_INV_REQ, and the target goes to ERR with EventQPReqErr. A target also goes to ERR
+// when the device of its initiator is gone, but not if that device has only closed the link,
+// for example after a dial that timed out.
 //
 // # Shared XRC domains
 //
-// A domain that is opened by a descriptor is one of all devices of the user on the host that
-// open the same inode on the shm fabric; on loop, of one device. Its directory (package
-// xrcdomain) is mapped by all: which device has an SRQ number, and the targets, with their
-// state, their initiator and the devices that refer to them.
+// A domain that is opened by a descriptor is shared: on the shm fabric by all devices of the
+// user on the host that open the same inode, on loop by the XRCDs of one device. All members
+// map its directory (package xrcdomain). It contains the member of each SRQ number, and the
+// targets, with their state, their initiator and the devices that refer to them.
 //
 //	initiator                      directory                     member
-//	connected over any member  ->  its target is there
-//	send to an SRQ number      ->  the member that has it   ->   the SRQ, as above
+//	connected over any member  ->  has the target
+//	send to an SRQ number      ->  names the member of it   ->   the SRQ, as above
 //
-// The initiator has a link and message numbers of their own for each member that it sends to,
-// and goes from one to the next when nothing is in flight: the order of a QP holds, and a
-// message that waits holds up those behind it, also those for others. A member to which
-// packets come over a target has a responder for it, whether it has opened the target or not.
-// To whom a message goes is one load; a new member costs a dial.
+// The initiator has a link and a sequence of message numbers for each member that it sends to.
+// It switches to another member only when no message is in flight. So the messages of a QP
+// stay in order, and a message that waits delays the later ones, also those to other
+// members. A member that receives packets over a target has a responder for it, whether or
+// not it has opened the target. Finding the member of a message is one load; a new member
+// costs a dial.
 //
-// What of a domain is gone, and how its initiator learns it:
+// How parts of a domain fail, and how the initiator is affected:
 //
-//	no such SRQ number, closed, of another domain    REM_INV_REQ, the target goes to ERR
-//	the number of a process that has left            the same
-//	the number of a process that is dead, also one   the same, with VendorPeerGone
-//	that dies with a message of the QP on its way
-//	a process that is dead or has left, and nothing  EventUnreachable of its port; the QP goes on
-//	is on its way to it
-//	a process that is stopped                        its posted receives are filled; then RNR
-//	one that was stopped before the first message    REM_OP_ERR after Config.DialTimeout, the
-//	for it                                           target goes to ERR
-//	the process that made the target                 nothing: another one refers to it
-//	the last process that refers to the target       RETRY_EXC, or an event if nothing is posted
-//	the process it was connected to, before the      RETRY_EXC
-//	first message
+//	SRQ number unknown, closed or of another domain  REM_INV_REQ, the target goes to ERR
+//	number of a process that has left                the same
+//	number of a dead process, which may have died    the same, with VendorPeerGone
+//	with a message of the QP in flight
+//	process dead or has left, and no message to it   EventUnreachable of its port; the QP
+//	in flight                                        continues
+//	process stopped                                  its posted receives are filled; then RNR
+//	process stopped before the first message to it   REM_OP_ERR after Config.DialTimeout, the
+//	                                                 target goes to ERR
+//	creator of the target gone                       none, if another process refers to the target
+//	last process that refers to the target gone      RETRY_EXC, or an event if nothing is posted
+//	process that the initiator connected to gone     RETRY_EXC
+//	before the first message
 //	all processes stopped before the first message   RETRY_EXC after 5 s
 //
-// A fault of the target is seen by all that have it open as its state, and all of them are told
-// by an event: who finds it notes it in the directory, and calls the others by the sockets at
-// which they give the directory to those that join. EventQPFatal says that the initiator's
-// device is gone.
+// Every device that has the target open sees its fault in its state and raises an event: the
+// device that detects the fault records it in the directory, and notifies the others over the
+// sockets from which joining processes get the directory. EventQPFatal means that the
+// device of the initiator is gone.
 //
-// A process that dies takes its SRQs along, as in hardware, where the kernel closes them. So
-// a message that was on its way to it is refused, and those behind it can be sent again over
-// another target: nothing of them has arrived anywhere else. The target is told by the members that
-// the initiator has links with, or by another one that refers to it. A member may hear of it
-// after another one has reset the target and connected it again, and knows by the first PSN which
-// connection it is of: the next one needs another first PSN.
+// The SRQs of a process that dies are closed, as the kernel closes those of hardware. So
+// a message in flight to it is rejected, and the later ones can be sent again over
+// another target: none of them has arrived anywhere. The members that the initiator has links
+// with, or another one that refers to the target, report the fault to the target. Such a report
+// may arrive after another member has reset the target and connected it again. The first PSN
+// identifies the connection of a report, so the next connection must have another first PSN.
 //
-// Only the initiators of this user find the directory. When the last process that
-// refers to a target is killed, and has no link with the initiator, the target goes on until
-// a link of the initiator ends. An initiator without limit of retries that waits for a receive
-// of one member does not see that another one resets or closes the target, until that
-// receive comes.
+// Only initiators of this user find the directory. If the last process that refers to a
+// target is killed and has no link with the initiator, the initiator detects that only when
+// one of its links goes down. An initiator with unlimited retries that waits for a receive of one
+// member does not detect that another member resets or closes the target, until that
+// receive is posted.
 //
 // # Order and completion
 //
 // The work requests of a QP take effect in order. An RDMA write, read or atomic
-// behind a send waits for its acknowledgement, so a target that does not run holds
-// up what is behind a send, and nothing else. A completion of a write means that the
-// bytes are in the target's memory.
+// behind a send waits for its acknowledgement, so a target that does not run delays only
+// work requests behind a send. The completion of a write means that the bytes are in the
+// memory of the target.
 //
 // # Faults
 //
-// A peer that dies hangs up its socket: every QP connected to it goes to ERR with
-// RETRY_EXC on its oldest work request. So does one that closes its device; the vendor
-// error of the completion, or an event if nothing was posted, tells the two apart. A QP
-// posted to before its peer is ready looks again until the local ACK timeout, times the
-// retries, is over; if the peer's QP was destroyed, RETRY_EXC comes at once. A datagram to a peer
-// that takes nothing from its full ring for 100 ms is dropped, as are those behind it until it
-// does. Datagrams to a port that does not exist raise EventUnreachable; so does the end of the last
-// link with a port, in either direction, on every UD QP of the device.
+// When a peer dies, its socket hangs up: every QP connected to it goes to ERR with
+// RETRY_EXC on its oldest work request. The same happens when a peer closes its device; the
+// vendor error of the completion, or the event if nothing was posted, distinguishes the two.
+// If a QP posts before its peer is ready, it polls the state of the peer for the local ACK
+// timeout, multiplied by the number of tries; if the QP of the peer was destroyed, it gets
+// RETRY_EXC at once. If a peer consumes nothing from its full ring for 100 ms, datagrams to it
+// are dropped until it does. Datagrams to a port that does not exist raise EventUnreachable.
+// When the last link with a port goes down, in either direction, every UD QP of the device gets
+// EventUnreachable.
 //
-// # Taking memory back
+// # Revoking memory
 //
 // Each QP of a peer has a guard, which names the region that the QP is accessing.
-// Deregistering makes the key invalid and then waits for the guards that are up for that
-// key, each until its sequence number has moved on: for as long as a copy of
-// Config.InlineBudget takes, whatever else peers do. A peer that has stopped in the
-// middle is waited for up to ucs.RevokeLimit if the memory is the caller's. Memory of the
-// device is not waited for: it is in quarantine until that peer is out or dead.
+// Deregistration invalidates the key and then waits for the guards of accesses with this
+// key, each until its sequence number changes: for as long as a copy of
+// Config.InlineBudget takes, whatever else peers do. If the memory is the caller's, it waits
+// up to ucs.RevokeLimit for a peer that has stopped during an access. It does not wait for
+// memory of the device, which is in quarantine until the access is over or the peer is dead.
 //
-// # Peers that are not trusted
+// # Untrusted peers
 //
-// A peer may write anything to the rings that it shares with the device, at any time.
-// Headers are copied and checked before they are used. A request must go on with the
-// message that is open, or begin one: kind, place, number, sum of lengths; else the QP
-// goes to ERR, with EventQPReqErr, and the requester is told REM_INV_REQ. An answer must
-// be one that the oldest request can have; else that request ends with BAD_RESP. So
-// nothing is written but to receives, reads and atomics that have been posted and have
-// not completed, and to regions that grant it. A peer that is connected to an XRC target can
-// say that it has filled a receive without having done it (in a shared domain, any process of
-// this user), and by writing to the claim words keep an XRC SRQ from receiving until it is
-// gone: it makes receives complete or wait, and the device write nowhere else. A ring with
-// malformed records takes its
-// link down.
+// A peer may write anything to the rings that it shares with the device, at any time. The
+// device copies and checks headers before it uses them. A request must continue the open
+// message or begin one: operation, place, number, sum of lengths. If it does not, the QP
+// goes to ERR with EventQPReqErr, and the requester gets REM_INV_REQ. A response must
+// be possible for the oldest request; if it is not, that request completes with BAD_RESP. So
+// the device writes only to the buffers of receives, reads and atomics that are posted and
+// not completed, and to regions with access for the peer. A peer that is connected to an XRC
+// target (in a shared domain, any process of this user) can report a receive as filled
+// without having filled it, and can keep an XRC SRQ from receiving by writing to its claim
+// words, until it is gone. This makes receives complete or wait, but the device writes
+// nowhere else. A malformed record in a ring takes its link down.
 //
 // # Virtual time
 //
-// With Config.Timing the device runs under a model of the path between processor and
-// NIC (package timing): bytes move as always, completions are held back until the
-// model says that a core could see them. In a model of a network (timing.NewNetwork) bytes
+// With Config.Timing the device runs under a model of the path between CPU and
+// NIC (package timing): the device moves bytes as usual, and withholds each completion until a
+// core could see it according to the model. In a model of a network (timing.NewNetwork) bytes
 // move when they arrive.
 package softhca

@@ -13,32 +13,32 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// xrcDomain is an XRC domain as this device has it open. Initiators reach its queues over
-// its targets.
+// xrcDomain is an XRC domain that this device has open. Initiators reach its SRQs over its
+// targets.
 type xrcDomain struct {
 	xrcdn uint32
-	opens int           // how often the driver has it open; under hca.mu
+	opens int           // XRCDs of the driver; under hca.mu
 	users int           // SRQs, and references to targets; under hca.mu
-	key   xrcdomain.Key // of a domain with a name; else 0
-	inode int           // descriptor that keeps the inode of the name
-	// dir is the directory of a domain that other devices can be in; else nil.
+	key   xrcdomain.Key // of a domain of an inode; else 0
+	inode int           // descriptor that prevents reuse of the inode
+	// dir is the directory of a domain that other devices can join; else nil.
 	dir *xrcdomain.Domain
 }
 
-// restingSRQs is how many slots of closed queues are left alone. Each slot that was ever used
-// costs 2 KiB of memory, which peers see; a number comes again after 256 queues of the slot.
+// srqReuseAt is the number of free slots from which slots are reused. Each used slot costs
+// 2 KiB of memory that peers map; a number is reused after 256 queues of its slot.
 const srqReuseAt = 1 << 10
 
-// xrcQueue is what an XRC SRQ has that a basic one has not; a basic one is the zero value.
+// xrcQueue has the additional fields of an XRC SRQ; in a basic SRQ it is zero.
 type xrcQueue struct {
 	domain  *xrcDomain
 	window  *recvWindow
-	closing atomic.Bool // nothing arrives any more
-	cq      *compQueue  // where its receives complete
+	closing atomic.Bool // no message is accepted
+	cq      *compQueue  // of its receives
 	uidx    uint32
 }
 
-// xrcHandle marks the names of XRC SRQs among those of all SRQs of a device.
+// xrcHandle is set in the handles of XRC SRQs, and in those of no other SRQs of a device.
 const xrcHandle = 1 << 23
 
 var (
@@ -56,7 +56,7 @@ func (t *xrcTable) find(srqn uint32) *recvQueue {
 	return nil
 }
 
-// findAny is find, also for a queue that is closing: what is in it already completes.
+// findAny is find, also for a queue that is closing: receives that are filled complete.
 func (t *xrcTable) findAny(srqn uint32) *recvQueue {
 	if q := t.slot.Load(srqn % table.MaxXRCSRQ); q != nil && q.srqn == srqn {
 		return q
@@ -94,8 +94,8 @@ func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	return q.handle(), q.srqn, nil
 }
 
-// slotsTried is how many slots are tried before a shared domain is out of numbers: each
-// has one for 255 members.
+// maxSlotTries is the number of slots that allocNumber tries before a shared domain is out of
+// numbers: each slot has numbers for 255 members.
 const maxSlotTries = 8
 
 // allocNumber allocates a slot of the device's table and a number of 24 bits that is unique in the
@@ -116,7 +116,7 @@ func (h *hca) allocNumber(d *xrcDomain) (srqn uint32, err error) {
 		if srqn, err = d.dir.AddSRQ(slot); err == nil {
 			return srqn, nil
 		}
-		defer h.freeSlot(slot) // not before the others were taken
+		defer h.freeSlot(slot) // after the next tries, so that they get other slots
 		if !errors.Is(err, ucs.ErrNoMemory) {
 			break
 		}
@@ -153,8 +153,8 @@ func (h *hca) RecvDoorbell(handle uint32) prm.RecvDoorbell {
 	return nil
 }
 
-// destroyXRCSRQ is DestroySRQ of an XRC SRQ. Messages that arrive there are cut off. While
-// peers are filling a receive it is *ucs.InUseError, and is to be called again.
+// destroyXRCSRQ is DestroySRQ of an XRC SRQ. It aborts messages that are arriving there. While
+// peers are filling a receive it returns *ucs.InUseError, and the caller must call it again.
 func (h *hca) destroyXRCSRQ(handle uint32) error {
 	h.mu.Lock()
 	q := h.findSRQ(handle)
@@ -168,7 +168,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 		return ucs.ErrInvalidParam
 	}
 	h.wakeStarving()
-	q.mu.Lock() // a post that has not seen closing is over then
+	q.mu.Lock() // a post that has not seen closing has returned then
 	q.mu.Release()
 	h.driving.Lock()
 	h.eachQP(func(qp *queuePair) { qp.resp.abortInto(q) })
@@ -180,10 +180,10 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	for _, l := range *h.inbound.Load() {
 		l.handleLastNotices(q)
 	}
-	h.xrcSRQs.slot.Store(handle%table.MaxXRCSRQ, nil) // before the notices come to their turn
+	h.xrcSRQs.slot.Store(handle%table.MaxXRCSRQ, nil) // before the notices are drained
 	h.driving.Unlock()
 	if dir := q.xrc.domain.dir; dir != nil {
-		if err := dir.RemoveSRQ(q.srqn); err != nil { // another process has written over it
+		if err := dir.RemoveSRQ(q.srqn); err != nil { // another process has overwritten it
 			logger.Warn("number of an SRQ was lost", "device", h.cfg.Name, "srqn", q.srqn, "reason", err)
 		}
 	}
@@ -195,8 +195,8 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	return nil
 }
 
-// cutOff ends the message that arrives in q, without a completion: its next packet is
-// refused. driving is held.
+// abortInto ends the open message to q without a completion: its next packet is rejected.
+// driving is held.
 func (s *responder) abortInto(q *recvQueue) {
 	if s.open.queue != q {
 		return
@@ -208,8 +208,8 @@ func (s *responder) abortInto(q *recvQueue) {
 	}
 }
 
-// queueOf is the queue that a message goes to: that of the QP, or the one that it names if
-// the QP is an XRC target. nil if the domain has no such queue.
+// queueOf returns the receive queue of a message: that of the QP, or the one that the message
+// names if the QP is an XRC target. nil if the domain has no such queue.
 func (qp *queuePair) queueOf(pkt *ring.Packet) *recvQueue {
 	if qp.domain == nil {
 		return qp.rq
@@ -220,8 +220,8 @@ func (qp *queuePair) queueOf(pkt *ring.Packet) *recvQueue {
 	return nil
 }
 
-// completesIn is where receives of q that arrive over qp complete, and the user index that
-// the completions have.
+// cqOf returns the CQ of receives of q that arrive over qp, and the user index of the
+// completions.
 func (q *recvQueue) cqOf(qp *queuePair) (*compQueue, uint32) {
 	if q.xrc.cq != nil {
 		return q.xrc.cq, q.xrc.uidx

@@ -2,13 +2,13 @@ package softhca
 
 import "time"
 
-// Bits of the attention word: what Drive has to look at.
+// Bits of the attention word: the work of Drive.
 const (
 	attnRequest  = 1 << iota // a peer has put requests into a ring
-	attnResponse             // a peer has answered, or made room
-	attnRun                  // a QP can go on
-	attnTimer                // QPs wait for a time; stays up while they do
-	attnFeed                 // receives were posted, and peers wait for some
+	attnResponse             // a peer has sent responses, or has made room in a request ring
+	attnRun                  // the run list has QPs
+	attnTimer                // QPs wait for a time; set while they wait
+	attnFeed                 // receives were posted, and peers wait for receives
 	attnProbe                // set by the engine, cleared by the thread that drives
 
 	attnWork = attnRequest | attnResponse | attnRun | attnFeed
@@ -27,19 +27,19 @@ func (h *hca) Drive() {
 	if !h.driving.TryLock() {
 		return
 	}
-	bits := h.ctl.attention.Swap(0) // before the looks at rings and lists; pairs with call
+	bits := h.ctl.attention.Swap(0) // before rings and lists are read; pairs with call
 	again := h.drive(bits)
 	h.driving.Unlock()
 	switch {
 	case again&attnWork != 0:
-		h.call(again) // the engine may have gone to sleep since the bits were taken
+		h.call(again) // the engine may have gone to sleep since the bits were cleared
 	case again != 0:
-		h.ctl.attention.Or(again) // the engine looks at the timers before it sleeps
+		h.ctl.attention.Or(again) // the engine reads the timers before it sleeps
 	}
 }
 
-// drive does a bounded amount of work. driving is held. It returns the bits that
-// remain.
+// drive does a bounded amount of work, and returns the bits of the remaining work. driving
+// is held.
 func (h *hca) drive(bits uint32) (again uint32) {
 	if bits&attnRequest != 0 {
 		for _, l := range *h.inbound.Load() {

@@ -8,12 +8,12 @@ import (
 
 // The engine is the goroutine that drives the device when no caller polls.
 //
-//	parked   sleeping is odd: who raises attention writes the pipe
-//	called   sleeping is even: the pipe was written; it runs when it gets a processor
-//	watching sleeping is even: somebody polls; look again every tick
+//	parked   sleeping is odd: a thread that raises attention writes the pipe
+//	woken    sleeping is even: the pipe was written; the engine runs when it gets a CPU
+//	watching sleeping is even: a caller polls; the engine checks that every tick
 //
-// It tells one from the other by the probe bit, which it raises and who drives
-// the device clears.
+// The probe bit shows whether a caller polls: the engine sets it, and a thread that drives
+// the device clears it.
 func (h *hca) engine() {
 	defer close(h.engineDone)
 	for !h.closing.Load() {
@@ -27,12 +27,12 @@ func (h *hca) engine() {
 	}
 }
 
-// firstTick is the first look after somebody was seen to poll: a caller that
-// looked once and went away must not hold up arrivals for a whole tick.
+// firstTick is the first interval after the engine has detected a poll: a caller that
+// polls only once must not delay arrivals for a whole tick.
 const firstTick = 50 * time.Microsecond
 
-// watch stays away as long as somebody polls, and looks in less and less often. It
-// ends at once when somebody announces that the polling ends.
+// watch returns when no caller polls. The intervals of its checks grow. It returns at once
+// after pollerLeaving.
 func (h *hca) watch() {
 	for tick := firstTick; !h.pollerLeft.Swap(false) && h.polled() && !h.closing.Load(); tick = min(2*tick, h.cfg.EngineTick) {
 		h.ctl.attention.Or(attnProbe)
@@ -40,10 +40,10 @@ func (h *hca) watch() {
 	}
 }
 
-// pollerLeaving has the engine take over from a caller that is about to sleep: it has
-// armed a CQ. Otherwise the engine would take its last looks for those of somebody
-// who polls, and what arrives next would lie until the tick is over: 1 ms at least,
-// as the runtime rounds up shorter sleeps of an idle process.
+// pollerLeaving makes the engine drive the device again, as a caller has armed a CQ and is
+// about to sleep. Otherwise the engine would take its last polls for those of a polling
+// caller, and the next arrival would wait until the end of the tick: at least 1 ms, as the
+// runtime rounds up shorter sleeps of an idle process.
 func (h *hca) pollerLeaving() {
 	h.pollerLeft.Store(true)
 	if !isAsleep(h.ctl.sleeping.Load()) {
@@ -51,36 +51,35 @@ func (h *hca) pollerLeaving() {
 	}
 }
 
-// polled reports whether somebody else has driven the device since the probe bit
-// was raised.
+// polled reports whether another thread has driven the device since the probe bit was set.
 func (h *hca) polled() bool { return h.ctl.attention.Load()&attnProbe == 0 }
 
-// park sleeps until a peer or a thread of this process calls, or a timer is due. It
-// leaves the timers alone: what a timer sets going is for Drive to run.
+// park sleeps until a peer or a thread of this process raises attention, or a timer expires.
+// It does not fire the timers; Drive does.
 func (h *hca) park() {
 	h.ctl.attention.Or(attnProbe)
 	h.sleepSeq += 2
 	h.ctl.sleeping.Store(h.sleepSeq - 1)
-	// Pairs with call: either it sees the nap, or this sees its bits.
+	// Pairs with call: either call sees the sleep, or this load sees its bits.
 	if h.ctl.attention.Load()&attnWork == 0 && !h.closing.Load() {
 		h.wait(h.untilTimer())
 	}
 	h.ctl.sleeping.Store(h.sleepSeq)
 }
 
-// isNap reports whether a value of the sleeping word says that the engine sleeps and has not been
-// called. Each sleep has an odd value of its own.
+// isAsleep reports whether a value of the sleeping word means that the engine sleeps and was not
+// woken. Each sleep has another odd value.
 func isAsleep(sleeping uint32) bool { return sleeping&1 != 0 }
 
-// wakeOnce wakes the engine out of a nap. Others need not write the pipe then: a woken engine may
-// get a processor a thousand messages later. The word says so after the write, as who calls may be
-// killed in between, and only if it is still the same nap.
+// wakeOnce wakes the engine from the sleep seq, and then updates the word, so that other threads do
+// not write the pipe for this sleep: a woken engine may get a CPU a thousand messages later. The
+// write is first, as the calling process may be killed in between.
 func wakeOnce(ctl *control, wakeFD int, seq uint32) {
 	wake(wakeFD)
 	ctl.sleeping.CompareAndSwap(seq, seq+1)
 }
 
-// untilTimer is how long the engine may sleep; 0 means forever.
+// untilTimer returns the time until the next timer; 0 means that there is none.
 func (h *hca) untilTimer() time.Duration {
 	next := h.nextTimer()
 	if next == 0 {

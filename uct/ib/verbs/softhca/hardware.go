@@ -8,12 +8,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// Limits of the device. Where the tables set none, they are those of a ConnectX-4.
+// Limits of the device that the tables do not set: those of a ConnectX-4.
 const (
 	maxQueueWR  = 1 << 15
 	maxCQE      = 1<<22 - 1
 	maxRDAtomic = 16
-	maxInline   = 928 // what 63 units leave beside control and datagram segments
+	maxInline   = 928 // 63 units minus control and datagram segments
 )
 
 // QueryDevice implements prm.Hardware.
@@ -52,7 +52,7 @@ func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
 	return h.gid, nil
 }
 
-// AllocUAR implements prm.Hardware. A page is memory, of whatever type.
+// AllocUAR implements prm.Hardware. Pages of all types are ordinary memory.
 func (h *hca) AllocUAR(prm.UARType) (prm.UAR, error) {
 	index, err := h.uars.get()
 	if err != nil {
@@ -90,7 +90,7 @@ func (h *hca) countUARs(n int64) {
 	h.mu.Unlock()
 }
 
-// pageOf is the page behind a doorbell; nil if it is not ours.
+// pageOf returns the page of a doorbell; nil if it is not one of this package.
 func pageOf(d prm.Doorbell) *uarPage {
 	switch p := d.(type) {
 	case *uarPage:
@@ -112,11 +112,11 @@ func (u *uarPage) Ring(off uint32, first8 uint64) {
 		qp.runOrSchedule()
 	}
 	if u.hca.port == nil && u.hca.ctl.attention.Load()&attnWork != 0 {
-		u.hca.Drive() // the loop fabric's other end is here too
+		u.hca.Drive() // on the loop fabric this device is also the peer
 	}
 }
 
-// armCQ takes a CQ doorbell: the arm word and the number of the CQ.
+// armCQ handles a CQ doorbell: the arm word and the number of the CQ.
 func (h *hca) armCQ(first8 uint64) {
 	h.mu.Lock()
 	cq := h.cqs.get(uint32(first8) & ciMask)

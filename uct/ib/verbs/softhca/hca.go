@@ -38,7 +38,7 @@ type hca struct {
 	arena    *memfd.Arena // nil on the loop fabric
 	ctl      *control
 	claims   table.Claims
-	claimID  uint64 // ours, in the claims of peers
+	claimID  uint64 // of this device, in the claims of peers
 	cookie   *uint64
 	port     *attach.Port // nil on the loop fabric
 
@@ -70,7 +70,7 @@ type hca struct {
 
 	linkMu   sync.Mutex
 	links    []*outLink
-	outbound atomic.Pointer[[]*outLink] // those that are up, or were
+	outbound atomic.Pointer[[]*outLink] // up, or up before
 	inbound  atomic.Pointer[[]*inLink]
 	dials    sync.WaitGroup
 
@@ -82,19 +82,20 @@ type hca struct {
 	spare   []*queuePair // under driving
 	timed   []*queuePair
 
-	revoked map[uint32]*region // keys that are closed and in use; under mu
-	owner   guard.Owner        // of memory and numbers of QPs that peers are inside of
+	revoked map[uint32]*region // keys that are invalid and whose regions peers still access; under mu
+	owner   guard.Owner        // frees memory and QP numbers after the accesses of peers
 
 	overdueMu sync.Mutex
-	overdue   []guard.Visit // see awaitPeer
+	overdue   []guard.Visit // see awaitVisits
 
 	closing    atomic.Bool
-	sleepSeq   uint32      // of the engine, twice
+	sleepSeq   uint32      // twice the number of sleeps of the engine
 	pollerLeft atomic.Bool // the caller that polled is about to sleep
 	engineDone chan struct{}
 }
 
-// open opens a context of the device that has the UAR pages, and starts its engine.
+// open opens a context of the device, which shares the UAR pages of uars, and starts its
+// engine.
 func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
@@ -129,14 +130,14 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		}
 	}
 	if cfg.Timing != nil {
-		close(h.engineDone) // the thread that rings does all of it
+		close(h.engineDone) // the thread that rings does all work
 		return h, nil
 	}
 	go h.engine()
 	return h, nil
 }
 
-// identify gives the device a link-local GID with a random interface id.
+// identify assigns the device a link-local GID with a random interface id.
 func (h *hca) identify() error {
 	h.gid = verbs.GID{0xfe, 0x80}
 	net, err := subnet(h.cfg.Fabric)
@@ -156,7 +157,7 @@ func (h *hca) identify() error {
 	return nil
 }
 
-// makeSegments makes the segments that peers see.
+// makeSegments creates the segments that peers map.
 func (h *hca) makeSegments() (err error) {
 	if h.cfg.Fabric == FabricLoop {
 		if h.local, err = offheap.Alloc(table.Len + pageLen + table.ClaimsLen); err != nil {
@@ -208,7 +209,7 @@ func (h *hca) Close() error {
 	return h.release()
 }
 
-// release undoes open, as far as it got.
+// release undoes open, also after it has failed.
 func (h *hca) release() error {
 	h.closing.Store(true)
 	own := h.stopDriving()
@@ -240,9 +241,9 @@ func (h *hca) release() error {
 	return errors.Join(errs...)
 }
 
-// stopDriving waits for threads that drive or look at guards, and leaves no link to them,
-// so that links can be closed. It returns those that no port closes: the loop fabric's,
-// and those that were rejected.
+// stopDriving waits for threads that drive the device or read guards, and removes all links
+// from the lists, so that links can be closed. It returns the links that no port closes: the
+// loop fabric's, and rejected ones.
 func (h *hca) stopDriving() (own []*inLink) {
 	h.driving.Lock()
 	defer h.driving.Unlock()
@@ -258,7 +259,7 @@ func (h *hca) stopDriving() (own []*inLink) {
 	return own
 }
 
-// unpinAll lets go of memory whose registrations were not closed.
+// unpinAll unpins the memory of registrations that were not closed.
 func (h *hca) unpinAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
