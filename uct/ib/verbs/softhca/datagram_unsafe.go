@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// grhLen is the area before a datagram's payload (IBTA volume 1, 11.4.1.2).
+// grhLen is the length of the GRH area before the payload of a datagram (IBTA volume 1, 11.4.1.2).
 const grhLen = 40
 
 // receiveDatagram delivers a UD packet, or drops it: wrong Q_Key, QP not ready, no
@@ -49,7 +49,7 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *ring.Packet, body unsafe.Po
 	}
 }
 
-// grh makes the global route header of a datagram of n payload bytes (IBTA volume
+// grh returns the global route header of a datagram of n payload bytes (IBTA volume
 // 1, 8.3): version 6, payload length, next header 0x1b, hop limit, source and
 // destination GID.
 func (l *inLink) grh(n uint64) (h [grhLen]byte) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// delivery is a send of an XRC initiator that this device executes alone: it has claimed
+// delivery is the state of a send of an XRC initiator that this device executes alone: it claims
 // the receive, fills it, and puts a notice into the ring.
 type delivery struct {
 	claim *table.ClaimWord // nil: nothing is claimed
@@ -18,8 +18,8 @@ type delivery struct {
 	recv  table.Recv // a copy
 }
 
-// deliver executes a send to an XRC SRQ without the peer. False if that takes the ring:
-// then nothing is claimed.
+// deliver executes a send to an XRC SRQ without the peer. It returns false, without a claim, if
+// the send must use the ring.
 func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
 	r := &qp.req
 	if v, ok := qp.ready(); !ok {
@@ -30,7 +30,7 @@ func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
 		return stepDone, false
 	}
 	if r.inFlight > 0 {
-		return stepWait, true // it must not overtake them; an answer schedules the QP
+		return stepWait, true // it must not overtake messages in the ring; a response schedules the QP
 	}
 	if r.out.claim == nil {
 		if v, ok := qp.begin(w); v != stepDone || !ok {
@@ -53,8 +53,8 @@ func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
 	return qp.completeFilled(w), true
 }
 
-// begin checks the work request and claims the receive that is next. False if the message
-// takes the ring.
+// begin checks the work request and claims the next receive. False if the message must use the
+// ring.
 func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 	r := &qp.req
 	if w.Len > maxMessage {
@@ -65,7 +65,7 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 	if !k.valid() {
 		return qp.failNext(prm.SyndromeLocalProt), true
 	}
-	qp.exec.Quiescent() // entering is the barrier
+	qp.exec.Quiescent() // enterQueue is the barrier
 	idle := r.guard.enterQueue(w.SRQN, 0)
 	c := qp.claimNext(w)
 	r.guard.Leave(idle)
@@ -87,33 +87,33 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 	return stepDone, true
 }
 
-// claimResult is what became of an attempt to claim a receive.
+// claimResult is the result of an attempt to claim a receive.
 type claimResult uint8
 
 const (
 	claimMade    claimResult = iota
 	claimPeer                // the target is not ready
 	claimNoQueue             // its domain has no such SRQ
-	claimBusy                // somebody else is filling the receive that is next
+	claimBusy                // another device is filling the next receive
 	claimNothing             // no receive is posted
 )
 
-// busyLook is how long a QP leaves a receive alone that somebody else is filling, in ns: a
-// short message is in by then. It waits longer each time, up to busyDoubled times twice as
-// long, as a process that is stopped may stay so.
+// A QP that finds that another device is filling the next receive tries again after
+// busyDelayMin, in ns: a small message is complete by then. The delay is doubled on each try, up
+// to busyDoublings times, as the other process may be stopped.
 const (
 	busyDelayMin  = 50_000
 	busyDoublings = 6
 )
 
-// busyDelay is how long to wait for somebody else's message, this time.
+// busyDelay returns the delay before the next try, and doubles it for the one after.
 func (r *requester) busyDelay() int64 {
 	d := int64(busyDelayMin) << r.busy
 	r.busy = min(r.busy+1, busyDoublings)
 	return d
 }
 
-// claimNext claims the receive that is next in the SRQ of w. The guard is up.
+// claimNext claims the next receive of the SRQ of w. The guard is up.
 func (qp *queuePair) claimNext(w *prm.WQE) claimResult {
 	l := qp.req.link
 	e := qp.peerEntry()
@@ -137,18 +137,18 @@ func (qp *queuePair) claimNext(w *prm.WQE) claimResult {
 	qp.req.out = delivery{claim: c, seq: seq, recv: *l.table.Recv(w.SRQN, seq)}
 	if qp.req.out.recv.Seq != uint32(seq) {
 		qp.dropClaim()
-		return claimBusy // not one that is shown: the claim is nonsense
+		return claimBusy // this receive is not published: the claim word is not valid
 	}
 	return claimMade
 }
 
-// fill moves the next bytes of the message, at most limit. r.packed says that the message
-// takes the ring after all.
+// fill moves the next bytes of the message, at most limit. If the message must use the ring, it
+// sets r.packed.
 func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepResult) {
 	r := &qp.req
 	key, addr, n := r.out.recv.At(r.moved)
 	n = min(n, limit, w.Len-r.moved)
-	qp.exec.Quiescent() // entering is the barrier
+	qp.exec.Quiescent() // enterQueue is the barrier
 	idle := r.guard.enterQueue(w.SRQN, key)
 	pdn, claimed := qp.ownsClaim(w)
 	var m remote
@@ -173,15 +173,15 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	case !claimed:
 		qp.dropClaim()
 		r.moved = 0
-		return 0, stepAgain // and look what has become of the queue
+		return 0, stepAgain // the next step reads the state of the queue
 	case !ok:
-		qp.toRing() // the target finds what is wrong
+		qp.toRing() // the target finds the fault
 	}
 	return n, stepDone
 }
 
-// stillOurs reports whether the target goes on taking what we deliver, and the domain of
-// its memory. The guard is up.
+// ownsClaim reports whether the target still accepts the delivery and the claim is still that of
+// this device, and returns the protection domain of the target's memory. The guard is up.
 func (qp *queuePair) ownsClaim(w *prm.WQE) (pdn uint32, ok bool) {
 	r := &qp.req
 	e := qp.peerEntry()
@@ -191,8 +191,8 @@ func (qp *queuePair) ownsClaim(w *prm.WQE) (pdn uint32, ok bool) {
 	return qp.remotePD(w, e)
 }
 
-// fillPrivate moves bytes to memory that is not mapped here. False if the kernel does not
-// allow that.
+// fillPrivate moves bytes to memory of the target that is not mapped here. False if the kernel
+// does not allow that.
 func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syndrome) {
 	r := &qp.req
 	if !r.link.cma {
@@ -216,12 +216,12 @@ func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syn
 	return true, prm.SyndromeOK
 }
 
-// sendFilled notifies the target that the message is complete in its memory, and completes the
-// send.
+// completeFilled sends the notice that the message is in the memory of the target, and completes
+// the send.
 func (qp *queuePair) completeFilled(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
-	qp.exec.Quiescent() // entering is the barrier
+	qp.exec.Quiescent() // enterQueue is the barrier
 	idle := r.guard.enterQueue(w.SRQN, 0)
 	_, claimed := qp.ownsClaim(w)
 	v := stepAgain
@@ -242,8 +242,9 @@ func (qp *queuePair) completeFilled(w *prm.WQE) stepResult {
 	return qp.finish(w, 0)
 }
 
-// putFilled puts the notice into the ring, and passes the claim on. The guard is up, so
-// that the owner, when it has closed the queue and finds no guard up, has all notices.
+// sendNotice puts the notice into the ring, and then advances the claim word to the next receive.
+// The guard is up: when the owner has closed the queue and no guard is up, all notices are in the
+// rings.
 func (qp *queuePair) sendNotice(w *prm.WQE) stepResult {
 	r := &qp.req
 	l := r.link
@@ -271,14 +272,14 @@ func (qp *queuePair) sendNotice(w *prm.WQE) stepResult {
 	return stepDone
 }
 
-// toRing makes the message one that goes through the ring, from its beginning.
+// toRing restarts the message, which then goes through the ring.
 func (qp *queuePair) toRing() {
 	qp.dropClaim()
 	qp.req.packed, qp.req.moved = true, 0
 }
 
-// dropClaim gives a receive back that was claimed and is not filled. exec is held, and the
-// link is mapped: a QP that has one claimed has not failed yet.
+// dropClaim releases a claimed receive that is not filled. exec is held. The link is mapped, as a
+// QP that has failed has no claim.
 func (qp *queuePair) dropClaim() {
 	d := &qp.req.out
 	if d.claim != nil {

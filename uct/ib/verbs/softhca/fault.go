@@ -7,10 +7,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// enterError moves the QP to ERR: the oldest unfinished send work request gets
-// syn, if any is posted and syn is not a flush, and everything else is flushed;
-// receives when the device is driven next.
-// peer is the syndrome for the QP of the peer, or SyndromeOK. exec is held.
+// enterError moves the QP to ERR. The oldest unfinished send work request, if there is one,
+// completes with syn, unless syn is a flush. All others are flushed; receives when the device
+// is driven next. peer is the syndrome for the QP of the peer, or SyndromeOK. exec is held.
 func (qp *queuePair) enterError(syn, peer prm.Syndrome) {
 	if qp.is(verbs.QPStateErr) || qp.is(verbs.QPStateReset) || !qp.setState(verbs.QPStateErr) {
 		return
@@ -29,15 +28,15 @@ func (qp *queuePair) enterError(syn, peer prm.Syndrome) {
 		qp.retireWithError(syn)
 		unreported = false
 	}
-	qp.sendFault() // or runStopped does
+	qp.sendFault() // if there is no room, runStopped sends it
 	qp.flushSends()
-	if unreported { // no completion tells of the fault
+	if unreported {
 		qp.raiseFault(qp.faultEvent(syn))
 	}
 	qp.hca.schedule(qp) // for flushReceives
 }
 
-// faultEvent is the event for a fault with a syndrome.
+// faultEvent returns the event for a fault with a syndrome.
 func (qp *queuePair) faultEvent(syn prm.Syndrome) verbs.EventType {
 	if syn == prm.SyndromeRetryExceeded && qp.peerVendorErr() == verbs.VendorPeerClosed {
 		return verbs.EventPeerClosed
@@ -45,8 +44,8 @@ func (qp *queuePair) faultEvent(syn prm.Syndrome) verbs.EventType {
 	return verbs.EventQPFatal
 }
 
-// absence is what the device knows of a peer that does not answer: a vendor error, or 0.
-// exec is held.
+// peerVendorErr returns the vendor error for a peer that does not reply; 0 if the device does
+// not know the cause. exec is held.
 func (qp *queuePair) peerVendorErr() uint8 {
 	l := qp.req.link
 	switch {
@@ -67,8 +66,8 @@ func (qp *queuePair) peerVendorErr() uint8 {
 	return 0
 }
 
-// flushReceives completes the receives of a QP in ERR as flushed: first the one that a message has
-// begun to fill, then the posted ones. driving is held, so no message fills the first one any more.
+// flushReceives completes the receives of a QP in ERR as flushed: first that of the open message,
+// then the posted ones. driving is held, so no message fills the first one any more.
 func (qp *queuePair) flushReceives() {
 	s := &qp.resp
 	qp.abortOpen()
@@ -79,9 +78,8 @@ func (qp *queuePair) flushReceives() {
 	}
 }
 
-// abandon ends the message that is open. The receive that a send has begun to fill
-// completes as flushed: it has left its queue, so that nothing else would give it back.
-// driving is held.
+// abortOpen ends the open message. If it is a send, its receive completes as flushed: no other
+// code would complete it, as it is no longer in its queue. driving is held.
 func (qp *queuePair) abortOpen() {
 	m := &qp.resp.open
 	send := m.kind == ring.OpSend
@@ -91,8 +89,7 @@ func (qp *queuePair) abortOpen() {
 	}
 }
 
-// retireWithError writes an error CQE for the work request at next and steps over
-// it.
+// retireWithError writes an error CQE for the work request at next and advances next.
 func (qp *queuePair) retireWithError(syn prm.Syndrome) {
 	r := &qp.req
 	e := prm.CQE{Opcode: prm.CQEReqErr, UserIndex: qp.uidx, QPN: qp.qpn,
@@ -118,7 +115,7 @@ func (qp *queuePair) flushSends() {
 	}
 }
 
-// flushRecvs completes all posted receives as flushed; those of an SRQ stay.
+// flushPosted completes all posted receives of the QP as flushed, but none of an SRQ.
 func (qp *queuePair) flushPosted() {
 	if qp.receivesShared() {
 		return
@@ -153,8 +150,8 @@ func (qp *queuePair) failOverrun() {
 	qp.hca.schedule(qp) // for flushReceives
 }
 
-// fatal is the event for a fault on this side, or one that has no event of its own.
-// EventQPFatal of an XRC target says that its initiator's device is gone.
+// fatal returns the event for a fault of this side, or of a cause without a specific event.
+// EventQPFatal of an XRC target means that the device of its initiator is gone.
 func (qp *queuePair) fatal() verbs.EventType {
 	if qp.domain != nil {
 		return verbs.EventQPReqErr
@@ -162,8 +159,9 @@ func (qp *queuePair) fatal() verbs.EventType {
 	return verbs.EventQPFatal
 }
 
-// raiseFault reports an event of a QP that has gone to ERR; of a target in a shared domain to
-// all devices that refer to it. driving is held for a target, else exec or driving.
+// raiseFault reports an event of a QP that has gone to ERR. If the QP is a target in a shared
+// domain, all devices that refer to it get the event. driving is held for a target, else exec
+// or driving.
 func (qp *queuePair) raiseFault(t verbs.EventType) {
 	switch {
 	case !qp.isShared():

@@ -8,20 +8,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// A refusal stops the QPs of both sides. The peer's, where it was not the one who refused, is told
-// by a packet. A shared target is told by way of any member, which notes the fault in the directory:
-// all that are reached hear of it, as one may be about to leave and look no more. When a link ends
-// and the directory does not show the fault, another member that refers to the target is dialed.
+// A rejected request stops the QPs of both sides. If the requester has rejected it, a packet reports
+// the fault to the QP of the peer. For a shared target the report goes to all members that are
+// reached, as one that is about to leave may not read it; any of them records the fault in the
+// directory. If a link goes down and the directory does not show the fault, another member that
+// refers to the target is dialed.
 
 // faultReport is the progress of an initiator in reporting a fault of a shared target to its
 // members.
 type faultReport struct {
 	reported bool        // over all links that were up
-	dialed   []verbs.GID // members that were dialed for it
+	dialed   []verbs.GID // members that were dialed for the report
 }
 
-// sendFault tells the peer's QP of a refusal that concerns it too. False when a ring has no room
-// for it now.
+// sendFault reports a fault to the QP of the peer if it concerns that QP too. False if a ring has no
+// room for the report.
 func (qp *queuePair) sendFault() (sent bool) {
 	r := &qp.req
 	switch {
@@ -83,7 +84,7 @@ func (qp *queuePair) notifyAnother() {
 			break
 		}
 		if p.link.state.Load() == linkUp {
-			qp.hca.schedule(qp) // tells it
+			qp.hca.schedule(qp) // to send the report
 			return
 		}
 	}
@@ -96,7 +97,8 @@ func (qp *queuePair) targetReceives() bool {
 	return e.Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) && e.RQPSN.Load() == qp.attr.SQPSN
 }
 
-// sendFaultOver tells whom a link reaches. It may be repeated.
+// sendFaultOver sends the report over a link, and returns false if there is no room. Reports may be
+// repeated.
 func (qp *queuePair) sendFaultOver(l *outLink) bool {
 	if l.state.Load() != linkUp {
 		return true

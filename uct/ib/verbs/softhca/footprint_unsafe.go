@@ -12,12 +12,11 @@ import (
 
 var _ prm.Accountant = (*hca)(nil)
 
-// What the device keeps of an object. unsafe.Sizeof only, of constants at compile
-// time.
+// Memory of the device for each object. The only unsafe use is unsafe.Sizeof, in constants.
 const (
 	pointerLen = int64(unsafe.Sizeof(uintptr(0)))
-	// hcaLen has the tables by which QPs and regions are found without a lock: they
-	// are on the Go heap in full length.
+	// hcaLen includes the tables that find QPs and regions without a lock: they are on the
+	// Go heap in full length.
 	hcaLen      = int64(unsafe.Sizeof(hca{}))
 	pdLen       = int64(unsafe.Sizeof(uint32(0)))
 	cqLen       = int64(unsafe.Sizeof(compQueue{}))
@@ -30,7 +29,7 @@ const (
 	outLinkLen  = int64(unsafe.Sizeof(outLink{}))
 )
 
-// pinnedLen is what a runtime.Pinner points to: pinnerSize in runtime/pinner.go.
+// pinnedLen is the length of the memory behind a runtime.Pinner: pinnerSize in runtime/pinner.go.
 const pinnedLen = 64
 
 // Footprint implements prm.Accountant.
@@ -62,19 +61,19 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	return b
 }
 
-// tableTouched is how much has been written of the table that peers read, and of the claims
-// of XRC SRQs: indexes are handed out in order.
+// tableTouched returns the number of bytes written of the table that peers read, and of the
+// claims of XRC SRQs: indexes are allocated in order.
 func (h *hca) tableTouched() int64 {
 	n := int64(table.QPsAt) // the header
 	n += touched(&h.qpIDs, table.EntryLen) + touched(&h.mrIDs, table.EntryLen)
 	n += touched(&h.srqIDs, table.EntryLen) + touched(&h.srqIDs, table.ClaimLen)
-	if h.arena != nil { // peers see receives too
+	if h.arena != nil { // the table also has receives
 		n += touched(&h.srqIDs, table.ShownRecvs*table.EntryLen)
 	}
 	return n
 }
 
-// touched is how much has been written of a table by index, with entries of some length.
+// touched returns the number of bytes, in pages, of the used entries of a table.
 func touched(ids *idPool, entry int64) int64 {
 	if ids.next == 0 {
 		return 0
@@ -82,7 +81,7 @@ func touched(ids *idPool, entry int64) int64 {
 	return (int64(ids.next+1)*entry + pageLen - 1) / pageLen * pageLen
 }
 
-// addDirectories adds those of the shared domains that the device is in. mu is held.
+// addDirectories adds the directories of the shared domains of the device. mu is held.
 func (h *hca) addDirectories(b *verbs.ResourceBytes) {
 	for _, d := range h.xrcds.slot {
 		if d != nil && d.dir != nil {
@@ -93,7 +92,7 @@ func (h *hca) addDirectories(b *verbs.ResourceBytes) {
 	}
 }
 
-// addViews adds the directories that initiators look at.
+// addViews adds the directories that initiators have open.
 func (h *hca) addViews(b *verbs.ResourceBytes) {
 	h.views.mu.Lock()
 	defer h.views.mu.Unlock()
@@ -106,7 +105,7 @@ func (h *hca) addViews(b *verbs.ResourceBytes) {
 	}
 }
 
-// addLinks adds the links that this device has dialed: their rings, and guards as
+// addLinks adds the links that this device has dialed: their rings as used, their guards as
 // reserved.
 func (h *hca) addLinks(b *verbs.ResourceBytes) {
 	h.linkMu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// The link segment belongs to one direction: a dialer that reaches an acceptor.
+// A link segment serves one direction: a dialer reaches an acceptor.
 //
 //	0             linkHeader
 //	linkReq       ring: dialer to acceptor
@@ -28,18 +28,18 @@ const (
 
 // linkHeader is at the start of the link segment.
 type linkHeader struct {
-	guardsUsed atomic.Uint32 // guards below this one may be up
+	guardsUsed atomic.Uint32 // guards below this index may be up
 	_          [60]byte
-	starved    atomic.Uint32 // QPs of the dialer wait for receives; see starve
+	starved    atomic.Uint32 // not 0: QPs of the dialer wait for receives; see starve
 }
 
-// control is the first page of an arena: how peers call for attention.
+// control is the first page of an arena: peers raise attention there.
 type control struct {
 	attention atomic.Uint32 // attn* bits
 	_         [60]byte
-	sleeping  atomic.Uint32 // odd: no thread reads attention; see isNap
+	sleeping  atomic.Uint32 // odd: no thread reads attention; see isAsleep
 	_         [60]byte
-	starving  atomic.Uint32 // QPs of some peer wait for receives; see starve
+	starving  atomic.Uint32 // not 0: QPs of some peer wait for receives; see starve
 	_         [60]byte
 }
 
@@ -60,7 +60,7 @@ func (m linkMem) consumer(at uintptr) ring.Consumer {
 	return ring.NewConsumer(unsafe.Add(m.base, at))
 }
 
-// guards is how many guards may be in use.
+// guards returns the number of guards that may be in use.
 func (m linkMem) guards() uint32 { return min(m.header().guardsUsed.Load(), maxGuards) }
 
 // Link states.
@@ -70,34 +70,34 @@ const (
 	linkDown
 )
 
-// linkEnd is why a link is down.
+// linkEnd is the reason why a link is down.
 type linkEnd uint32
 
 const (
-	endNone   linkEnd = iota // it is not
-	endBusy                  // the peer did not take it, but may live
+	endNone   linkEnd = iota // it is not down
+	endBusy                  // the peer did not accept it, but may be alive
 	endGone                  // the port does not exist, or the peer has hung up
-	endClosed                // the peer has closed its device in order
-	endBroken                // the peer has answered what is no packet
+	endClosed                // the peer has closed its device gracefully
+	endBroken                // the peer has sent a malformed packet
 )
 
-// outLink reaches one peer. Its fields are set before state becomes linkUp and
-// do not change after. When state is linkDown, the memory that it points to is unmapped
-// as soon as nobody uses it: see dropLink. QPs may keep the link itself.
+// outLink is the direction to one peer. Its fields are set before state becomes linkUp and
+// do not change afterwards. In linkDown the memory that it points to is unmapped as soon
+// as no QP uses it: see dropLink. QPs may still refer to the outLink.
 type outLink struct {
 	hca     *hca
 	gid     verbs.GID
 	state   atomic.Uint32
 	end     atomic.Uint32 // linkEnd; stored before state becomes linkDown
 	started int64         // when dialing began
-	again   atomic.Int64  // down: when it can be dialed anew
+	again   atomic.Int64  // down: time from which the port can be dialed again
 
-	self      bool // the loop fabric: memory is found by address
+	self      bool // the loop fabric: regions are looked up in this device
 	table     table.Table
 	arena     unsafe.Pointer
 	arenaLen  uint64
 	ctl       *control     // the peer's
-	claims    table.Claims // the peer's; none if what the peer posts is not shown
+	claims    table.Claims // the peer's; none if the peer does not publish its receives
 	wakeFD    int          // the peer's pipe
 	pid       int
 	cma       bool // cross-memory attach works
@@ -106,20 +106,20 @@ type outLink struct {
 
 	txLock spin.Mutex // req, guard slots
 	req    ring.Producer
-	// A datagram found the ring full at fullSince, and fullAt is what the peer had taken then; under txLock.
+	// fullSince is the time when a datagram found the ring full, and fullAt the head of the ring then; under txLock.
 	fullSince int64
 	fullAt    uint64
 	guards    []uint32 // free slots
-	rcQPs     int      // RC QPs that are connected over the link, each of which takes a guard; under txLock
+	rcQPs     int      // RC QPs that are connected over the link, each with a guard; under txLock
 	resp      ring.Consumer
 	blocked   []*queuePair // waiting for room in req; under txLock
 	starved   []*queuePair // waiting for receives; under txLock
-	// starvedSpare is room for the next list of them; under txLock.
+	// starvedSpare is reused for the next list of starved QPs; under txLock.
 	starvedSpare []*queuePair
 	waiters      []*queuePair // waiting for the end of dialing; under hca.runLock
 }
 
-// memory resolves a remote access. The caller has raised its guard.
+// memory checks and resolves a remote access. The guard is up.
 func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Access) (remote, bool) {
 	e := l.table.MR(key)
 	if e.Key.Load() != key || key == 0 || e.PDN.Load() != pdn ||
@@ -150,7 +150,7 @@ type remote struct {
 	private bool
 }
 
-// countQP counts an RC QP that connects; false if there are as many as guards.
+// countQP counts an RC QP that connects; false if all guards are in use.
 func (l *outLink) countQP() bool {
 	l.txLock.Lock()
 	defer l.txLock.Unlock()
@@ -161,7 +161,7 @@ func (l *outLink) countQP() bool {
 	return true
 }
 
-// uncountQP is called when such a QP is not connected any more.
+// uncountQP is called when such a QP is no longer connected.
 func (l *outLink) uncountQP() {
 	l.txLock.Lock()
 	l.rcQPs--
@@ -192,7 +192,7 @@ func (l *outLink) releaseGuard(g uint32) {
 	l.txLock.Unlock()
 }
 
-// inLink is a peer that reaches us.
+// inLink is the direction from one peer.
 type inLink struct {
 	hca    *hca
 	gid    [2]uint64
@@ -204,21 +204,21 @@ type inLink struct {
 	req    ring.Consumer // under hca.driving
 	resp   ring.Producer // under hca.driving
 
-	ackDue  bool        // ack is to be sent; it covers what is older
+	ackDue  bool        // ack is not sent yet; it covers older messages
 	ack     ring.Packet // dstQPN and msn
 	reading readback
 
 	sameUser  bool        // the peer is a process of this user
-	rejected  bool        // the peer breaks the rules: nothing is taken any more
-	hangUp    func()      // tells the peer that it is
+	rejected  bool        // the peer has violated the protocol: its ring is not read any more
+	hangUp    func()      // notifies the peer of that
 	peerStays func() bool // see attach.Link
 	closeFunc func() error
 }
 
-// call raises bits of a peer's attention word, and wakes its engine if nobody
-// looks at it. It follows a publish or the like, whose atomic store comes before these
-// looks: a thread that drives takes the bits and then looks at the rings (see Drive), one
-// that parks says so and then looks at the bits (see park), so that nothing is left lying.
+// call sets bits of a peer's attention word, and wakes its engine if no thread reads the word.
+// The caller has published its work before, with an atomic store. A thread that drives clears
+// the bits and then reads the rings (see Drive); the engine stores that it sleeps and then reads
+// the bits (see park). So the work is always found.
 func call(ctl *control, wakeFD int, bits uint32) {
 	if ctl.attention.Load()&bits != bits {
 		ctl.attention.Or(bits)

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// linkTo returns the link to a port, which it starts to dial if there is none that is up.
+// linkTo returns the link to a port. If no link is up or being dialed, it starts to dial one.
 func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
@@ -40,8 +40,8 @@ func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 	return l, nil
 }
 
-// dispose forgets a link that is down and unmaps what the peer gave. No QP uses it any
-// more, and no goroutine drives it here. driving is not held.
+// unmapLink removes a link that is down from the lists and unmaps the memory of the peer. No QP
+// uses it any more. driving is not held.
 func (h *hca) unmapLink(l *outLink) {
 	isIt := func(x *outLink) bool { return x == l }
 	h.driving.Lock()
@@ -50,7 +50,7 @@ func (h *hca) unmapLink(l *outLink) {
 	h.setOutbound(slices.DeleteFunc(slices.Clone(*h.outbound.Load()), isIt))
 	h.linkMu.Unlock()
 	h.driving.Unlock()
-	_ = l.closeFunc() // unmapping what is mapped does not fail
+	_ = l.closeFunc() // unmapping mapped memory does not fail
 	if linkEnd(l.end.Load()) != endBusy {
 		h.reportIfGone(table.GIDWords(l.gid))
 	}
@@ -59,12 +59,12 @@ func (h *hca) unmapLink(l *outLink) {
 func (h *hca) setOutbound(list []*outLink) { h.outbound.Store(&list) }
 func (h *hca) setInbound(list []*inLink)   { h.inbound.Store(&list) }
 
-// dial brings a link up, or down. It runs on a goroutine of its own.
+// dial brings a link up, or down if the peer is not reached. It runs on a separate goroutine.
 func (h *hca) dial(l *outLink) {
 	out, err := h.port.Dial(context.Background(), l.gid)
 	if err == nil {
 		if err = h.addOutbound(l, out); err != nil && !errors.Is(err, ucs.ErrClosed) {
-			_ = out.Close() // else the port does, without the word that it stays
+			_ = out.Close() // closes only this link; after ErrClosed the port closes it with the device
 		}
 	}
 	if err != nil {
@@ -85,8 +85,8 @@ func (h *hca) dial(l *outLink) {
 	})
 }
 
-// departure tells how a peer went that has hung up: by what its table says, as long as it
-// is mapped.
+// hangUpReason returns why a peer has hung up, according to its table, which must still be
+// mapped.
 func (h *hca) hangUpReason(l *outLink) linkEnd {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
@@ -96,13 +96,12 @@ func (h *hca) hangUpReason(l *outLink) linkEnd {
 	return endGone
 }
 
-// redialPause is how long a port that is not reached is left alone: it would otherwise be
-// dialed for each datagram. Little beside the time that
-// protocols over datagrams give a peer.
+// redialPause is the time after which a port that was not reached is dialed again. Without it,
+// each datagram would dial. It is short compared with the timeouts of protocols over datagrams.
 const redialPause = 100 * time.Millisecond
 
-// gone reports whether a dial that ended with err shows that later ones would too: nobody
-// listens, or not for us. A peer that is too busy, or hung up, may still take us.
+// isPermanent reports whether later dials would fail like the one with err: no process listens, or
+// it does not accept this one. A peer that is too busy, or has hung up, may accept a later dial.
 func isPermanent(err error) bool {
 	var refused *attach.RefusedError
 	if errors.As(err, &refused) {
@@ -118,8 +117,8 @@ func isPermanent(err error) bool {
 
 var logger = log.For("softhca")
 
-// enlist makes a dialed link one that is driven. ErrClosed when the device is being
-// closed, ErrInvalidAddr when the peer's segments are not what they should be.
+// addOutbound adds a dialed link to those that the device drives. ErrClosed if the device is being
+// closed, ErrInvalidAddr if the segments of the peer are not valid.
 func (h *hca) addOutbound(l *outLink, out *attach.Outbound) error {
 	h.driving.Lock()
 	defer h.driving.Unlock()
@@ -145,7 +144,7 @@ func (l *outLink) releaseWaiters() {
 	l.hca.call(attnRun)
 }
 
-// goDown ends a link; false if it has ended before. Nobody begins to use it.
+// goDown puts a link into linkDown, so that no QP begins to use it; false if it was down before.
 func (l *outLink) goDown(end linkEnd) bool {
 	if !l.end.CompareAndSwap(uint32(endNone), uint32(end)) {
 		return false
@@ -155,8 +154,8 @@ func (l *outLink) goDown(end linkEnd) bool {
 	return true
 }
 
-// dropLink ends a link, fails the QPs that use it and gives its memory back. driving is
-// not held.
+// dropLink takes a link down, fails the QPs that use it and unmaps its memory. driving is not
+// held.
 func (h *hca) dropLink(l *outLink, end linkEnd) {
 	if l.goDown(end) {
 		h.failUsers(l)
@@ -172,7 +171,7 @@ func (h *hca) failUsers(l *outLink) {
 	l.scheduleStarving()
 }
 
-// reject ends a link on which the peer has answered what is no packet. driving is held.
+// reject takes a link down after a malformed response of the peer. driving is held.
 func (l *outLink) reject() {
 	if l.goDown(endBroken) {
 		l.hca.failUsers(l)
@@ -180,8 +179,8 @@ func (l *outLink) reject() {
 	}
 }
 
-// handlePeerGone fails a QP that is connected over l. On return the QP does not use l, also if it
-// sends datagrams.
+// handlePeerGone fails a QP that is connected over l. On return no QP uses l, also one that sends
+// datagrams.
 func (qp *queuePair) handlePeerGone(l *outLink) {
 	qp.exec.Lock()
 	if qp.req.shared != nil {
@@ -192,16 +191,16 @@ func (qp *queuePair) handlePeerGone(l *outLink) {
 	qp.exec.Release()
 }
 
-// failUnlinked fails a QP whose link has gone down. One in RTR is left alone until it is to
-// send: to hardware the peer is silent, and who connects a QP finds the state that it set. exec
-// is held.
+// failUnlinked fails a QP whose link has gone down. A QP in RTR does not fail before it sends:
+// with hardware such a peer is only silent, and the code that connects a QP expects the state that
+// it has set. exec is held.
 func (qp *queuePair) failUnlinked() {
 	if table.Receiving(qp.loadState()) && !qp.is(verbs.QPStateRTR) {
 		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	}
 }
 
-// accept takes over an inbound link.
+// accept adds an inbound link.
 func (h *hca) accept(in *attach.Inbound) error {
 	l, err := newInLink(h, in)
 	if err != nil {
@@ -218,9 +217,9 @@ func (h *hca) accept(in *attach.Inbound) error {
 	return nil
 }
 
-// dropInbound forgets a link whose peer has hung up, after what it had sent completely: it is
-// dead, or does not access our memory over it any more. Nothing else ends where the peer's
-// device is there still and has ended the link alone.
+// dropInbound removes a link whose peer has hung up, after it has handled the complete packets in
+// the ring. The peer is dead, or no longer accesses our memory over the link. If the device of the
+// peer still exists and has closed only the link, nothing else fails.
 func (h *hca) dropInbound(l *inLink) {
 	if l.state.Swap(linkDown) == linkDown {
 		return
@@ -240,15 +239,15 @@ func (h *hca) dropInbound(l *inLink) {
 	})
 }
 
-// reject ends a link on which the peer has sent what is no packet. The peer may be in the
-// middle of an access: its guards are watched until it hangs up too. driving is held.
+// reject hangs up a link after a malformed request of the peer. The peer may be in the middle of
+// an access: its guards are respected until it hangs up too. driving is held.
 func (l *inLink) reject() {
 	l.rejected = true
 	l.hangUp()
 }
 
-// delist stops driving an inbound link, after what had come completely. False when
-// the device is being closed.
+// removeInbound removes an inbound link from those that the device drives, after it has handled
+// the complete packets. False if the device is being closed.
 func (h *hca) removeInbound(l *inLink) bool {
 	h.driving.Lock()
 	defer h.driving.Unlock()
@@ -256,15 +255,15 @@ func (h *hca) removeInbound(l *inLink) bool {
 		return false
 	}
 	l.drainRest()
-	l.eachNotice(l.handleNotice) // also behind a request that the peer is no more there for
+	l.eachNotice(l.handleNotice) // also those behind a read whose response ring is full
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(x *inLink) bool { return x == l }))
 	return true
 }
 
-// failTargets fails the XRC targets whose initiators are of a device that is gone. What had
-// arrived for those that are gone too is given up.
+// failTargets fails the XRC targets whose initiators are of a device that is gone, and destroys
+// the responders of targets that are gone too.
 func (h *hca) failTargets(gid [2]uint64) {
 	h.driving.Lock() // no target is destroyed meanwhile
 	defer h.driving.Unlock()

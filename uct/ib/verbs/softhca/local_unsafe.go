@@ -8,17 +8,17 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// A walk goes over the local bytes of a work request, piece by piece.
+// walk accesses the local memory of a work request, SGE by SGE.
 type walk struct {
 	qp   *queuePair
 	sges []verbs.SGE
 	need verbs.Access
 	pdn  uint32
-	// The pieces of inline data; sges is then empty.
+	// The parts of inline data; sges is then empty.
 	head, tail []byte
 }
 
-// begin makes k, which is zero, go over the payload of a send work request of qp.
+// begin sets k, which is zero, to the payload of a send work request of qp.
 func (k *walk) begin(qp *queuePair, w *prm.WQE, need verbs.Access) {
 	k.qp, k.pdn, k.need = qp, qp.pdn, need
 	if w.InlineLen > 0 {
@@ -28,7 +28,7 @@ func (k *walk) begin(qp *queuePair, w *prm.WQE, need verbs.Access) {
 	k.sges = w.SGEs()
 }
 
-// valid reports whether every piece may be accessed.
+// valid reports whether all memory may be accessed.
 func (k *walk) valid() bool {
 	for i := range k.sges {
 		s := &k.sges[i]
@@ -39,8 +39,8 @@ func (k *walk) valid() bool {
 	return true
 }
 
-// at returns the memory at offset off of the message, and how many bytes lie
-// together there; nil if it may not be accessed or the message is shorter.
+// at returns the memory at offset off of the message, and the number of contiguous bytes
+// there; nil if the memory may not be accessed or the message is shorter.
 func (k *walk) at(off uint64) (unsafe.Pointer, uint64) {
 	for i := range k.sges {
 		s := &k.sges[i]
@@ -67,7 +67,7 @@ func (k *walk) gather(dst unsafe.Pointer, off, n uint64) bool {
 		if src == nil {
 			return false
 		}
-		if m >= n { // the end: dst must not point behind its allocation
+		if m >= n { // last part: dst must not point behind its allocation
 			move(dst, src, n)
 			return true
 		}
@@ -86,7 +86,7 @@ func (k *walk) scatter(src unsafe.Pointer, off, n uint64) bool {
 		if dst == nil {
 			return false
 		}
-		if m >= n { // the end: src must not point behind its allocation
+		if m >= n { // last part: src must not point behind its allocation
 			move(dst, src, n)
 			return true
 		}
@@ -98,8 +98,8 @@ func (k *walk) scatter(src unsafe.Pointer, off, n uint64) bool {
 	return true
 }
 
-// move copies n bytes, an aligned word whole: the runtime's copy does, and so does the
-// store of one word.
+// move copies n bytes. It does not tear aligned words: neither does the copy of the runtime, nor
+// the store of one word.
 func move(dst, src unsafe.Pointer, n uint64) {
 	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
 	if n == 8 {

@@ -17,7 +17,7 @@ type region struct {
 	key    uint32
 	pdn    uint32
 	access verbs.Access
-	addr   uint64 // of base, as work requests name it
+	addr   uint64 // of base, as in work requests
 	len    uint64
 	base   unsafe.Pointer
 	pin    *runtime.Pinner
@@ -39,7 +39,7 @@ func (rs *regions) find(lkey uint32, addr uint64, n uint64, pdn uint32, need ver
 	return unsafe.Add(r.base, off)
 }
 
-// register makes a region and shows it to peers. ErrNoMemory; the errors of memprot.
+// register creates a region and publishes it to peers. ErrNoMemory; the errors of memprot.
 func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, error) {
 	base := unsafe.Pointer(unsafe.SliceData(buf))
 	off, inArena := h.arenaOffset(uint64(uintptr(base)), uint64(len(buf)))
@@ -76,7 +76,7 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 	return key, nil
 }
 
-// arenaOffset reports where in the arena a range of addresses lies.
+// arenaOffset returns the offset of a range of addresses in the arena; false if it is elsewhere.
 func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
 	if h.arena == nil {
 		return 0, false
@@ -89,10 +89,9 @@ func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
 	return addr - start, true
 }
 
-// deregister takes a key back, and returns when no peer accesses the region, or an
-// *ucs.InUseError: then the region can be deregistered again. With free, which is what
-// AllocBuffer returned, it does not wait for peers that are inside: the memory is freed
-// when they are out.
+// deregister revokes a key, and returns when no peer accesses the region, or an
+// *ucs.InUseError: then the caller may deregister the region again. With free, a buffer from
+// AllocBuffer, it does not wait for accesses in progress: the memory is freed after them.
 func (h *hca) deregister(key uint32, free freer) error {
 	h.owner.Reclaim()
 	r := h.revoke(key)
@@ -113,8 +112,8 @@ func (h *hca) deregister(key uint32, free freer) error {
 	return nil
 }
 
-// revoke hides a region: no access begins any more. It returns the region; nil if there
-// is none, so that the first caller deregisters it.
+// revoke hides a region: no access begins any more. It returns the region, also if it was
+// revoked before; nil if there is none.
 func (h *hca) revoke(key uint32) *region {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +128,8 @@ func (h *hca) revoke(key uint32) *region {
 	return r
 }
 
-// forget undoes register. No peer accesses the region.
+// freeRegion unpins or frees the memory of a revoked region, and releases its key. No peer
+// accesses the region.
 func (h *hca) freeRegion(r *region, free freer) {
 	r.unpin()
 	if free != nil {
@@ -140,19 +140,17 @@ func (h *hca) freeRegion(r *region, free freer) {
 	h.mu.Unlock()
 }
 
-// unpin lets go of memory of the caller.
 func (r *region) unpin() {
 	if r.pin != nil {
 		r.pin.Unpin()
 	}
 }
 
-// idPool hands out table indexes from 1, with a variant byte that changes each time: one
-// that has never been used, or when there is none, the one that is free for the longest
-// time.
+// idPool allocates table indexes from 1, each with a variant byte that changes on every
+// allocation. It prefers indexes that were never used, and then the one that was freed first.
 type idPool struct {
 	limit   uint32
-	reuseAt int // so many free ones are enough to use one again; 0: never before limit
+	reuseAt int // number of free indexes from which they are reused; 0: only at limit
 	next    uint32
 	free    []uint32
 	variant []uint8 // by index - 1
@@ -177,5 +175,5 @@ func (p *idPool) get() (idx uint32, variant uint8, ok bool) {
 
 func (p *idPool) put(idx uint32) { p.free = append(p.free, idx) }
 
-// live is how many indexes are handed out.
+// live returns the number of allocated indexes.
 func (p *idPool) live() int { return int(p.next) - len(p.free) }

@@ -2,8 +2,8 @@ package softhca
 
 import "github.com/gucx/gucx/ucs"
 
-// objTable numbers the objects of one kind, from 1, lowest free number first.
-// Under hca.mu.
+// objTable numbers the objects of one type, from 1. A new object gets the lowest free number.
+// hca.mu protects it.
 type objTable[T any] struct {
 	slot []*T
 	live int
@@ -25,7 +25,7 @@ func (t *objTable[T]) add(obj *T) (uint32, error) {
 	return uint32(len(t.slot)), nil
 }
 
-// maxObjects bounds the CQs and the SRQs of a device.
+// maxObjects limits the objects of each objTable.
 const maxObjects = 1 << 16
 
 func (t *objTable[T]) get(n uint32) *T {

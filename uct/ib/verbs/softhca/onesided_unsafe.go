@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// remoteMemory executes an RDMA write, read or atomic on the peer's memory,
-// without the peer.
+// remoteMemory executes an RDMA write, read or atomic on the memory of the peer, without the
+// peer if possible.
 func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 	r := &qp.req
 	if r.packed {
@@ -29,7 +29,7 @@ func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 		return qp.failNext(prm.SyndromeLocalProt)
 	}
 	n := min(w.Len-r.moved, uint64(*budget))
-	qp.exec.Quiescent() // entering is the barrier
+	qp.exec.Quiescent() // enter is the barrier
 	idle := r.guard.enter(w.RKey)
 	v, syn := qp.transfer(w, &k, n)
 	r.guard.Leave(idle)
@@ -52,7 +52,7 @@ func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 	return qp.finish(w, uint32(w.Len))
 }
 
-// maxMessage is the longest message (IBTA volume 1, 9.7.6).
+// maxMessage is the maximum length of a message (IBTA volume 1, 9.7.6).
 const maxMessage = 1 << 31
 
 func localNeed(op prm.Opcode) verbs.Access {
@@ -73,8 +73,8 @@ func remoteNeed(op prm.Opcode) verbs.Access {
 	return verbs.AccessRemoteWrite
 }
 
-// transfer checks the target and moves n bytes. The guard is up. stepWait says
-// that the target QP is not ready.
+// transfer checks the access and moves n bytes. The guard is up. stepWait means that the target
+// QP is not ready.
 func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Syndrome) {
 	r := &qp.req
 	l := r.link
@@ -106,9 +106,9 @@ func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Sy
 	return stepDone, qp.transferMapped(w, k, unsafe.Add(m.ptr, r.moved), n)
 }
 
-// remotePD is the domain of the peer's memory that a work request can name: that of the
-// peer's QP, whose table entry is e, or with XRC that of the SRQ. False if there is no such
-// SRQ in the domain of the target.
+// remotePD returns the protection domain of the peer's memory for a work request: that of the
+// peer's QP, whose table entry is e, or with XRC that of the SRQ. False if there is no such SRQ in
+// the XRC domain of the target.
 func (qp *queuePair) remotePD(w *prm.WQE, e *table.QP) (pdn uint32, ok bool) {
 	if qp.service != verbs.QPTypeXRCSend {
 		return e.PDN.Load(), true
@@ -119,7 +119,7 @@ func (qp *queuePair) remotePD(w *prm.WQE, e *table.QP) (pdn uint32, ok bool) {
 		s.SRQN.Load() == w.SRQN && w.SRQN != 0
 }
 
-// sameDomain reports whether an SRQ of the peer is in the domain of the target.
+// sameDomain reports whether an SRQ of the peer is in the XRC domain of the target.
 func (qp *queuePair) sameDomain(s *table.SRQ, e *table.QP) bool {
 	if p := qp.req.shared; p != nil {
 		return s.Inode.Is(p.view.key)
@@ -145,8 +145,8 @@ func (qp *queuePair) transferMapped(w *prm.WQE, k *walk, p unsafe.Pointer, n uin
 	return prm.SyndromeOK
 }
 
-// applyAtomic works on an aligned word with CPU atomics, so all QPs of all
-// processes agree, and so does the target's CPU.
+// applyAtomic uses CPU atomics on an aligned word, so it is atomic with respect to all QPs of all
+// processes and to the CPU of the target.
 func applyAtomic(p unsafe.Pointer, op prm.Opcode, swapAdd, compare uint64) (old uint64) {
 	word := (*atomic.Uint64)(p)
 	if op == prm.OpAtomicFA {
@@ -160,8 +160,8 @@ func applyAtomic(p unsafe.Pointer, op prm.Opcode, swapAdd, compare uint64) (old 
 	}
 }
 
-// transferPrivate moves bytes from or to memory that is not mapped here. Where the
-// kernel does not allow that, and for atomics, the request goes through the ring.
+// transferPrivate moves bytes from or to memory that is not mapped here. If the kernel does not
+// allow that, and for atomics, the request goes through the ring.
 func (qp *queuePair) transferPrivate(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Syndrome) {
 	r := &qp.req
 	if !r.link.cma || remoteNeed(w.Op) == verbs.AccessRemoteAtomic {
@@ -189,7 +189,7 @@ func (qp *queuePair) attachCopy(op prm.Opcode, b []byte, raddr uint64) error {
 	return qp.req.vec.Write(l.pid, b, raddr)
 }
 
-// attachFailed says what a refused cross-memory attach means.
+// attachFailed returns the result of a step whose cross-memory attach has failed with err.
 func (qp *queuePair) attachFailed(err error) (stepResult, prm.Syndrome) {
 	switch err {
 	case cma.ErrForbidden, cma.ErrUnsupported:
@@ -202,7 +202,7 @@ func (qp *queuePair) attachFailed(err error) (stepResult, prm.Syndrome) {
 	return stepFail, prm.SyndromeRemoteOp
 }
 
-// viaRing makes the work request one that the peer executes, from its beginning.
+// viaRing restarts the work request, which the peer then executes.
 func (qp *queuePair) viaRing() (stepResult, prm.Syndrome) {
 	qp.req.packed, qp.req.moved = true, 0
 	return stepDone, prm.SyndromeOK

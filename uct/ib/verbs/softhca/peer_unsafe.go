@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// adopt sets up the dialer's end of a link.
+// attach sets up the dialer's side of a link.
 func (l *outLink) attach(out *attach.Outbound) error {
 	t, ok := table.New(out.Table.Bytes())
 	if !ok || !t.Valid() || len(out.Table.Bytes()) < table.SharedLen {
@@ -39,14 +39,14 @@ func (l *outLink) attach(out *attach.Outbound) error {
 	return nil
 }
 
-// probe finds out whether the kernel allows cross-memory attach to the peer.
+// probe returns nil if the kernel allows cross-memory attach to the peer.
 func (l *outLink) probe() error {
 	var v cma.Vec
 	h := l.table.Cookie()
 	return v.Probe(l.pid, h[0].Load(), h[1].Load())
 }
 
-// newInLink sets up the acceptor's end of a link.
+// newInLink sets up the acceptor's side of a link.
 func newInLink(h *hca, in *attach.Inbound) (*inLink, error) {
 	seg, ctl := in.Seg.Bytes(), in.Control.Bytes()
 	if len(seg) < linkLen || len(ctl) < pageLen {
@@ -62,7 +62,7 @@ func newInLink(h *hca, in *attach.Inbound) (*inLink, error) {
 	return l, nil
 }
 
-// connectSelf makes both ends of the loop fabric's only link. linkMu is held.
+// connectSelf sets up both sides of the only link of the loop fabric. linkMu is held.
 func (l *outLink) connectSelf() {
 	h := l.hca
 	block, err := offheap.Alloc(linkLen)
@@ -87,7 +87,7 @@ func (l *outLink) connectSelf() {
 	l.state.Store(linkUp)
 }
 
-// uarPage is a UAR page as the software sees it.
+// uarPage is a UAR page: memory, and the doorbell of its registers.
 type uarPage struct {
 	hca   *hca
 	block *offheap.Block
@@ -95,14 +95,13 @@ type uarPage struct {
 
 func (u *uarPage) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(u.block.Bytes())) }
 
-// wordOf is the word inside an atomic, for a caller that loads it with sync/atomic.
+// wordOf returns the word inside an atomic, for a caller that loads it with sync/atomic.
 func wordOf(v *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(v)) }
 
-// controlOf is the control page at the start of an arena.
+// controlOf returns the control page at the start of an arena.
 func controlOf(mem []byte) *control { return (*control)(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-// withoutQueues makes the QP one to which nothing can be posted: its doorbell record stays
-// 0, and is in the QP itself.
+// withoutQueues sets up a QP without queues: its doorbell record is in the QP and always 0.
 func (qp *queuePair) withoutQueues() {
 	qp.dbrec = prm.NewDBRec(unsafe.Pointer(&qp.records))
 	qp.rq = &recvQueue{hca: qp.hca, dbrec: qp.dbrec}

@@ -34,7 +34,7 @@ func (qp *queuePair) hasMembers() bool {
 	return qp.toSharedTarget()
 }
 
-// linked reports whether a port reaches us, or we reach it.
+// linked reports whether there is a link with a port, in either direction.
 func (h *hca) linked(gid [2]uint64) bool {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
@@ -42,7 +42,7 @@ func (h *hca) linked(gid [2]uint64) bool {
 		slices.ContainsFunc(*h.outbound.Load(), func(l *outLink) bool { return table.GIDWords(l.gid) == gid })
 }
 
-// gidOf is the GID that gidWords takes apart.
+// gidOf is the inverse of table.GIDWords.
 func gidOf(words [2]uint64) (gid verbs.GID) {
 	binary.NativeEndian.PutUint64(gid[:8], words[0])
 	binary.NativeEndian.PutUint64(gid[8:], words[1])
