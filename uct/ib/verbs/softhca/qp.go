@@ -16,13 +16,13 @@ import (
 
 // queuePair is the device's side of a QP.
 //
-// The requester half (requester.go) runs in whatever thread rings the doorbell or
-// drives the device, one at a time under exec. The responder half (responder.go)
-// runs under hca.driving.
+// The requester half (requester.go) runs in the thread that rings the doorbell or
+// drives the device, under exec. The responder half (responder_unsafe.go) runs under
+// hca.driving.
 type queuePair struct {
 	hca     *hca
-	handle  uint32 // its name for the driver
-	qpn     uint32 // its number; another one than handle of a target in a shared domain
+	handle  uint32 // for the driver
+	qpn     uint32 // equal to handle, except for a target in a shared domain
 	uidx    uint32
 	pdn     uint32
 	service verbs.QPType
@@ -31,14 +31,14 @@ type queuePair struct {
 	sendCQ  *compQueue
 	recvCQ  *compQueue
 	rq      *recvQueue
-	entry   *table.QP // ours, in the table that peers read
+	entry   *table.QP // in the table that peers read, or in the directory of a shared domain
 
 	domain  *xrcDomain                // of an XRC target; else nil
-	refs    int                       // of this device to an XRC target, -1 when it is being destroyed; under hca.mu
+	refs    int                       // references of this device to an XRC target; -1 while it is destroyed; under hca.mu
 	serial  uint32                    // of a target in a shared domain: xrcdomain.View.Serial
 	epoch   uint32                    // of a target in a shared domain: table.StateWord.Epoch, see sync; under driving
 	next    atomic.Pointer[queuePair] // of targets in shared domains: see targetTable
-	records uint64                    // the doorbell record of an XRC target, which is always 0
+	records uint64                    // doorbell record of an XRC target, always 0
 
 	state atomic.Uint32 // verbs.QPState
 	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
@@ -47,7 +47,7 @@ type queuePair struct {
 	req    requester
 	resp   responder
 	queued atomic.Bool  // on hca.runList or a wait list
-	wakeAt atomic.Int64 // when a wait on hca.timed ends
+	wakeAt atomic.Int64 // time at which a wait on hca.timed ends
 
 	timed *timedQP // nil without a model of time
 }
@@ -81,10 +81,11 @@ func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
 	return qp.qpn, nil
 }
 
-// qpVariants leaves xrcdomain.NumberBit to the targets of shared domains.
+// qpVariants is the mask of the variant bits of a QPN. It excludes xrcdomain.NumberBit, which marks
+// targets of shared domains.
 const qpVariants = xrcdomain.NumberBit>>16 - 1
 
-// newQP makes a QP with a number. mu is held.
+// newQP creates a QP and assigns its number. mu is held.
 func (h *hca) newQP(service verbs.QPType) (*queuePair, error) {
 	idx, variant, ok := h.qpIDs.get()
 	if !ok {
@@ -94,7 +95,7 @@ func (h *hca) newQP(service verbs.QPType) (*queuePair, error) {
 	return &queuePair{hca: h, handle: qpn, qpn: qpn, service: service, entry: h.table.QP(qpn)}, nil
 }
 
-// showQP shows a QP to peers, in RESET. mu is held.
+// showQP publishes a QP to peers, in RESET. mu is held.
 func (h *hca) showQP(qp *queuePair) {
 	qp.entry.QPN.Store(qp.qpn)
 	qp.entry.PDN.Store(qp.pdn)
@@ -104,7 +105,7 @@ func (h *hca) showQP(qp *queuePair) {
 	h.qps.slot.Store(qp.handle%table.MaxQP, qp)
 }
 
-// countUsers counts the QP in or out, by n, at what it uses. mu is held.
+// countUsers adds n to the numbers of users of the CQs and the SRQ of the QP. mu is held.
 func (qp *queuePair) countUsers(n int) {
 	for _, cq := range [...]*compQueue{qp.sendCQ, qp.recvCQ} {
 		if cq != nil {
@@ -135,7 +136,7 @@ func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
 	return err
 }
 
-// qpTable finds a QP by its handle without a lock, which is its number but for targets in
+// qpTable finds a QP by its handle without a lock. The handle is the number, except for targets in
 // shared domains: see targetTable.
 type qpTable struct{ slot sparse.Table[queuePair] }
 
@@ -146,7 +147,7 @@ func (t *qpTable) find(handle uint32) *queuePair {
 	return nil
 }
 
-// eachQP calls f with every QP that was there at the call. h.mu is not held.
+// eachQP calls f with every QP that exists at the call. h.mu is not held.
 func (h *hca) eachQP(f func(*queuePair)) {
 	h.mu.Lock()
 	n := h.qpIDs.next
@@ -173,10 +174,10 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 	return err
 }
 
-// peer is the device that an RC QP is connected to.
+// peer returns the GID of the device that an RC QP is connected to.
 func (qp *queuePair) peer() [2]uint64 { return qp.entry.Peer() }
 
-// modify is ModifyQP. No other thread executes the QP.
+// modify is ModifyQP without the wait for accesses of the peer.
 func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.halt()
 	defer qp.resume()
@@ -202,7 +203,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		}
 	case verbs.QPStateErr:
 		qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
-		qp.flushReceives() // also what was posted in ERR
+		qp.flushReceives() // also receives that were posted in ERR
 		return nil
 	}
 	if !qp.setState(attr.State) {
@@ -214,13 +215,13 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// overtaken is the error for a change of state that was possible when Modify was called: the
-// device, or another member of the target's domain, was first.
+// errStateChanged is the error for a change of state that was allowed when Modify was called, but no
+// longer: the device, or another member of the target's domain, has changed the state meanwhile.
 func errStateChanged(from, to verbs.QPState) error {
 	return fmt.Errorf("from %v, which it went to meanwhile, to %v: %w", from, to, ucs.ErrInvalidState)
 }
 
-// halt keeps everybody else from executing the QP, until resume.
+// halt prevents other threads from executing the QP until resume.
 func (qp *queuePair) halt() {
 	qp.hca.driving.Lock()
 	qp.exec.Lock()
@@ -231,8 +232,8 @@ func (qp *queuePair) resume() {
 	qp.hca.driving.Unlock()
 }
 
-// setState changes the state, here and for peers. False if another member of the domain of a
-// shared target was first: see setShared.
+// setState changes the state, here and in the table. False if another member of the domain of a
+// shared target has changed the state before: see setShared.
 func (qp *queuePair) setState(s verbs.QPState) bool {
 	switch {
 	case !qp.isShared():
@@ -243,7 +244,7 @@ func (qp *queuePair) setState(s verbs.QPState) bool {
 	qp.state.Store(uint32(s))
 	qp.hca.table.Generation().Add(1)
 	if qp.domain != nil {
-		qp.hca.wakeStarving() // who waits for a receive finds that the target has gone
+		qp.hca.wakeStarving() // QPs that wait for a receive find that the target has stopped
 	}
 	return true
 }
@@ -252,7 +253,7 @@ func (qp *queuePair) loadState() verbs.QPState { return verbs.QPState(qp.state.L
 
 func (qp *queuePair) is(s verbs.QPState) bool { return qp.loadState() == s }
 
-// merge takes over the attributes in mask, and shows peers what they must know of them.
+// merge sets the attributes in mask, and publishes those that peers need.
 func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	qp.attr.Merge(a, mask)
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
@@ -282,10 +283,10 @@ func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 }
 
-// mlx5PSNMask is the width of a packet sequence number (IBTA volume 1, 9.2).
+// mlx5PSNMask is the mask of a packet sequence number of 24 bits (IBTA volume 1, 9.2).
 const mlx5PSNMask = 1<<24 - 1
 
-// connect starts to reach the peer that an RC QP was given, and lets the peer in.
+// connect starts to dial the peer of a QP, and allows the accesses of the peer.
 func (qp *queuePair) connect() error {
 	l, err := qp.hca.linkTo(qp.attr.AH.DGID)
 	if err != nil {
@@ -304,9 +305,9 @@ func (qp *queuePair) connect() error {
 	return nil
 }
 
-// reset forgets all work, without completions but for a receive of an SRQ that a message
-// has begun to fill: the driver posts it again when it empties the CQ, or the caller if the
-// SRQ is one of XRC.
+// reset drops all work without completions, except for the receive of an open message from an SRQ.
+// It completes, so that the driver posts it again when it empties the CQ; the caller does so for an
+// XRC SRQ.
 func (qp *queuePair) reset() {
 	qp.setState(verbs.QPStateReset)
 	if qp.receivesShared() {
@@ -324,10 +325,10 @@ func (qp *queuePair) reset() {
 	}
 }
 
-// receivesShared reports whether what arrives goes to SRQs.
+// receivesShared reports whether the QP receives from SRQs.
 func (qp *queuePair) receivesShared() bool { return qp.rq.shared() || qp.domain != nil }
 
-// detach lets go of the links. exec is held.
+// detach releases the links. exec is held.
 func (qp *queuePair) detach() {
 	r := &qp.req
 	qp.dropClaim()
@@ -342,8 +343,8 @@ func (qp *queuePair) detach() {
 	r.udLinks = nil
 }
 
-// udLink is the link to the port of a datagram. A port that is not reached is dialed
-// again after a while, and forgotten when a new one comes.
+// udLink returns the link to the port of a datagram. A port that was not reached is dialed again
+// after redialPause; links to such ports are removed when a new one is added.
 func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 	r := &qp.req
 	for i, l := range r.udLinks {
@@ -365,7 +366,7 @@ func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 	return l, nil
 }
 
-// expired reports whether the link is down and may be dialed anew.
+// canRedial reports whether the link is down and the port may be dialed again.
 func (l *outLink) canRedial() bool {
 	return l.state.Load() == linkDown && nanotime() >= l.again.Load()
 }
@@ -384,7 +385,7 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	return nil
 }
 
-// destroy ends a QP that was connected to a device, and that nobody refers to any more.
+// destroy destroys a QP without references that was connected to the device peer.
 func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	qp.halt()
 	qp.setState(verbs.QPStateReset)
@@ -414,7 +415,7 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	})
 }
 
-// hideQP takes a QP out of the tables. driving is held.
+// hideQP removes a QP from the tables. driving is held.
 func (h *hca) hideQP(qp *queuePair) {
 	if qp.isShared() {
 		h.targets.remove(qp)

@@ -6,15 +6,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// readback is a read that the responder is answering, a packet at a time as the
-// response ring has room. Requests behind it wait.
+// readback is a read whose data the responder is sending, packet by packet as the response ring
+// has room. Later requests wait.
 type readback struct {
 	qp   *queuePair
 	pkt  ring.Packet
 	sent uint64
 }
 
-// read starts to answer a read of memory that the requester does not map.
+// read starts the response to a read of memory that the requester does not map.
 func (l *inLink) read(qp *queuePair, pkt *ring.Packet) prm.Syndrome {
 	if pkt.Total > 0 {
 		if _, syn := qp.checkAccess(pkt, 0, uint64(pkt.Total), verbs.AccessRemoteRead); syn != prm.SyndromeOK {
@@ -33,7 +33,7 @@ func (b *readback) current(l *inLink) bool {
 	return b.qp.resp.open.kind == ring.OpRead && b.qp.entry.Accepts(b.pkt.DstQPN, b.pkt.SrcQPN, &l.gid)
 }
 
-// finishRead sends what it can of the read under way. False when the ring is full.
+// finishRead sends the remaining data of the current read. False if the ring is full.
 func (l *inLink) finishRead() bool {
 	b := &l.reading
 	for b.qp != nil {
@@ -49,14 +49,14 @@ func (l *inLink) finishRead() bool {
 		a.Op, a.DstQPN, a.MSN, a.RAddr = ring.OpReadData, b.pkt.SrcQPN, b.pkt.MSN, b.sent
 		if n > 0 {
 			p, syn := b.qp.checkAccess(&b.pkt, b.sent, n, verbs.AccessRemoteRead)
-			if syn != prm.SyndromeOK { // the region went meanwhile
+			if syn != prm.SyndromeOK { // the region was deregistered meanwhile
 				a.Op, a.Status, a.Payload = ring.OpNak, uint8(syn), 0
 				b.qp = nil
 				l.reply(a)
 				return true
 			}
 			move(a.Body(), p, n)
-			l.hca.driving.Quiescent() // publishing is the barrier
+			l.hca.driving.Quiescent() // Publish is the barrier
 		}
 		b.sent += n
 		if b.sent == uint64(b.pkt.Total) {

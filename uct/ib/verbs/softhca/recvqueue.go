@@ -8,10 +8,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// recvQueue is the device's side of a receive queue, of one QP or shared.
+// recvQueue is the device's side of the receive queue of a QP, or of an SRQ.
 type recvQueue struct {
 	hca    *hca
-	srqn   uint32 // 0 for the queue of one QP
+	srqn   uint32 // 0 if it is not an SRQ
 	xrc    xrcQueue
 	pdn    uint32
 	view   prm.RQView
@@ -35,7 +35,7 @@ type recvEntry struct {
 
 func (q *recvQueue) shared() bool { return q.srqn != 0 }
 
-// handle names an SRQ to the driver.
+// handle returns the handle of an SRQ for the driver.
 func (q *recvQueue) handle() uint32 {
 	if q.xrc.domain != nil {
 		return xrcHandle | q.srqn%table.MaxXRCSRQ
@@ -126,7 +126,7 @@ func (h *hca) DestroySRQ(srqn uint32) error {
 	return nil
 }
 
-// findSRQ is the queue that the driver names; nil if there is none. mu is held.
+// findSRQ returns the SRQ of a handle; nil if there is none. mu is held.
 func (h *hca) findSRQ(handle uint32) *recvQueue {
 	if handle&xrcHandle != 0 {
 		return h.xrcSRQs.slot.Load(handle % table.MaxXRCSRQ)

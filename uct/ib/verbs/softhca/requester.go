@@ -9,40 +9,40 @@ import (
 // requester executes the send queue. Indexes count basic blocks.
 //
 //	acked ............ next ............ producer index
-//	  two-sided work     to be started
-//	  that waits for its acknowledgement
+//	  two-sided work     not started
+//	  without acknowledgement
 type requester struct {
 	next   uint16
 	acked  uint16
-	opened bool   // wqe holds the work request at next
-	packed bool   // it goes through the ring although it is one-sided
+	opened bool   // wqe contains the work request at next
+	packed bool   // it goes through the ring, although the initiator could have executed it
 	bbs    uint16 // its length
-	moved  uint64 // bytes of it that are done
+	moved  uint64 // bytes of it that have been moved
 	wqe    prm.WQE
 
 	path
 	grant   grant
 	shared  *sharedPeer   // of an initiator whose target is in a shared domain, once that is known
-	views   []*domainView // where it was looked for
+	views   []*domainView // the shared domains that were searched for the target
 	counted bool          // the link counts the QP
-	routed  bool          // such an initiator: the work request at next goes over path
-	died    bool          // the process that the work request at next went to is dead
+	routed  bool          // of such an initiator: path is that of the work request at next
+	died    bool          // the process of the peer of the work request at next is dead
 
 	out     delivery
 	vec     cma.Vec
-	udLinks []*outLink // UD: every port sent to, the last one first
+	udLinks []*outLink // UD: the links to all destinations, the latest one first
 
 	inFlight uint32 // messages sent and not acknowledged
-	read     uint64 // bytes of the oldest of them, a read, that have come
+	read     uint64 // bytes that have arrived for the oldest of them, a read
 
 	rnrLeft  uint8
-	busy     uint8 // attempts in a row that found somebody else at the receive
-	deadline int64 // when waiting for the peer's QP ends; 0: not waiting
-	holdTill int64 // nothing is sent before this time: an RNR delay; 0: none
+	busy     uint8 // consecutive tries that found the receive claimed by another device
+	deadline int64 // time limit of the wait for the QP of the peer; 0: not waiting
+	holdTill int64 // no work request starts before this time: the RNR delay; 0: none
 	fault    prm.Syndrome
 }
 
-// path is how a QP reaches a device.
+// path is the path of a QP to a device.
 type path struct {
 	link      *outLink
 	guard     *queueGuard
@@ -50,7 +50,7 @@ type path struct {
 	msn       uint32 // message number of the next two-sided message
 }
 
-// releaseGuard gives the guard of the link back.
+// releaseGuard returns the guard to the link.
 func (p *path) releaseGuard() {
 	if p.guard != nil {
 		p.link.releaseGuard(p.guardSlot)
@@ -58,19 +58,19 @@ func (p *path) releaseGuard() {
 	}
 }
 
-// stepResult is what became of a step.
+// stepResult is the result of a step.
 type stepResult uint8
 
 const (
-	stepDone  stepResult = iota // go on with the next work request
-	stepAgain                   // budget spent: run again soon
-	stepWait                    // something will schedule the QP: an answer, room, a link, a timer
+	stepDone  stepResult = iota // continue with the next work request
+	stepAgain                   // the budget is used up: run again soon
+	stepWait                    // an event will schedule the QP: a response, room, a link, a timer
 	stepFail                    // the QP is in ERR
 )
 
-// runOrSchedule executes what has been posted, as far as it goes. Where another thread is at
-// it, which may have seen an older doorbell record, the QP is put on the run list: the thread
-// that drives the device looks again.
+// runOrSchedule executes the posted work requests until one must wait. If another thread is
+// executing the QP, which may have read an older doorbell record, runOrSchedule puts the QP on the
+// run list, so that the thread that drives the device runs it again.
 func (qp *queuePair) runOrSchedule() {
 	if !qp.exec.Held.CompareAndSwap(0, 1) {
 		qp.hca.schedule(qp)
@@ -113,7 +113,7 @@ func (qp *queuePair) run() stepResult {
 	return stepDone
 }
 
-// runStopped is run in the other states: work posted in ERR is flushed.
+// runStopped is run in other states than RTS: it flushes work requests posted in ERR.
 func (qp *queuePair) runStopped() stepResult {
 	if !qp.is(verbs.QPStateErr) {
 		return stepDone
@@ -172,8 +172,7 @@ func oneSided(op prm.Opcode) bool {
 	return true
 }
 
-// finish completes the work request at next, and goes on. read is how many bytes
-// it brought.
+// finish completes the work request at next, which has read that many bytes, and advances next.
 func (qp *queuePair) finish(w *prm.WQE, read uint32) stepResult {
 	r := &qp.req
 	r.opened, r.routed = false, false
@@ -186,8 +185,8 @@ func (qp *queuePair) finish(w *prm.WQE, read uint32) stepResult {
 	return stepDone
 }
 
-// complete writes the CQE of a send work request, which has read n bytes. False when
-// the CQ is lost.
+// complete writes the CQE of a send work request, which has read n bytes. False if the CQ has
+// overrun.
 func (qp *queuePair) complete(op prm.Opcode, index uint16, n uint32) bool {
 	if qp.timed != nil {
 		return qp.timed.holdBack(&prm.CQE{Opcode: prm.CQEReq, UserIndex: qp.uidx, WQECounter: index,
@@ -200,7 +199,7 @@ func (qp *queuePair) complete(op prm.Opcode, index uint16, n uint32) bool {
 	return false
 }
 
-// ready makes sure that the peer's QP can be reached now.
+// ready reports whether the link is up and the QP has a guard; if not, v is the result of the step.
 func (qp *queuePair) ready() (v stepResult, ok bool) {
 	l := qp.req.link
 	switch l.state.Load() {
@@ -240,25 +239,25 @@ func (r *requester) deadPeerSyndrome() prm.Syndrome {
 	return prm.SyndromeRemoteInvalidReq
 }
 
-// failNext ends the work request at next with an error and stops the QP.
+// failNext completes the work request at next with an error and stops the QP.
 func (qp *queuePair) failNext(syn prm.Syndrome) stepResult {
 	r := &qp.req
 	if r.inFlight > 0 {
-		// What is before it may still fail for a reason of its own.
+		// An earlier work request may still fail, with another syndrome.
 		return stepWait
 	}
 	qp.enterError(syn, prm.SyndromeOK)
 	return stepFail
 }
 
-// refused is failNext for a refusal that the peer's QP shares: it goes to ERR too.
+// failWithPeer is failNext for a fault that also moves the QP of the peer to ERR.
 func (qp *queuePair) failWithPeer(syn prm.Syndrome) stepResult {
 	qp.enterError(syn, syn)
 	return stepFail
 }
 
-// partlySent reports whether the message that comes after those in flight is in the
-// ring up to some packet: it can be refused before it has been sent.
+// partlySent reports whether packets of the message after those in flight are in the ring: the
+// peer can reject it before the last one is sent.
 func (r *requester) partlySent() bool { return r.opened && r.moved > 0 }
 
 // matchMSN returns how many messages in flight are older than msn, and whether msn is that of a

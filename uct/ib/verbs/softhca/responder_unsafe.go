@@ -10,20 +10,20 @@ import (
 
 // responder is the receiving half of a connected QP. hca.driving protects it.
 type responder struct {
-	msn          uint32 // the message that must come next, or is open
-	rnrSent      bool   // an RNR NAK was sent: what comes before its retry is stale
-	lastRaised   bool   // in ERR: the last receive of an SRQ has been completed
+	msn          uint32 // number of the open message, or of the next one
+	rnrSent      bool   // an RNR NAK was sent: packets before the retry are stale
+	lastRaised   bool   // in ERR: EventQPLastWQEReached was raised
 	userNotified bool   // a target in a shared domain, in ERR: this device's user was notified
-	lostSRQ      bool   // the message that must come lost its SRQ on the way
+	lostSRQ      bool   // the SRQ of message msn was destroyed while the message arrived
 	open         openMessage
 }
 
-// openMessage is a message of which packets have come, but not all.
+// openMessage is a message of which some packets have arrived, but not all.
 type openMessage struct {
 	kind  uint8      // ring.OpSend, OpWrite or OpRead; OpFiller: none is open
-	len   uint64     // as its first packet said
-	got   uint64     // bytes of it that have come
-	queue *recvQueue // where it goes
+	len   uint64     // according to its first packet
+	got   uint64     // bytes of it that have arrived
+	queue *recvQueue // its receive queue
 	entry recvEntry  // of a send: the receive that it fills, consumed and not completed
 }
 
@@ -33,9 +33,8 @@ func (m *openMessage) begun() bool { return m.kind != ring.OpFiller }
 // close ends the message.
 func (m *openMessage) close() { m.kind = ring.OpFiller }
 
-// fits reports whether a packet is the next one of the message, or begins one, and has
-// what its kind must have (IBTA volume 1, 9.7.4.1.2). A message may begin again from
-// its first packet, as long as it is the same.
+// fits reports whether a packet is the next one of the message, or begins one, and is valid for its
+// operation (IBTA volume 1, 9.7.4.1.2). The same message may begin again from its first packet.
 func (m *openMessage) fits(pkt *ring.Packet) bool {
 	first, last := pkt.Flags&ring.FlagFirst != 0, pkt.Flags&ring.FlagLast != 0
 	n, length := uint64(pkt.Payload), uint64(pkt.Total)
@@ -55,8 +54,8 @@ func (m *openMessage) fits(pkt *ring.Packet) bool {
 	return false
 }
 
-// drainRequests handles what peers have sent on a link, a bounded number of
-// packets. hca.driving is held. It reports whether there may be more.
+// drainRequests handles a bounded number of packets from the request ring of a link, and reports
+// whether there may be more. hca.driving is held.
 func (l *inLink) drainRequests() (more bool) {
 	if l.rejected {
 		return false
@@ -77,15 +76,15 @@ func (l *inLink) drainRequests() (more bool) {
 			return false
 		}
 		l.handle(&pkt, body)
-		l.hca.driving.Quiescent() // releasing is the barrier
+		l.hca.driving.Quiescent() // Release is the barrier
 		l.req.Release()
 	}
 	l.finishDrain()
 	return true
 }
 
-// drainRest handles what a peer that is gone has left in the ring: no more than it
-// holds, as somebody may still write to it. hca.driving is held.
+// drainRest handles the packets that a dead peer has left in the ring: at most as many as fit, as
+// another process may still write to the ring. hca.driving is held.
 func (l *inLink) drainRest() {
 	for range ring.Len / ring.RecordAlign / drainBatch {
 		if l.reading.qp != nil || !l.drainRequests() {
@@ -96,7 +95,7 @@ func (l *inLink) drainRest() {
 }
 
 // maxResponses is the maximum number of packets that the device sends for one request, without read
-// data: the acknowledgement of another QP, and its own.
+// data: a due acknowledgement of another QP, and the response.
 const maxResponses = 2
 
 func (l *inLink) finishDrain() {
@@ -106,9 +105,9 @@ func (l *inLink) finishDrain() {
 	}
 }
 
-// handle takes one packet. Packets for QPs that do not exist, are of another
-// service or belong to another peer are dropped, as on a wire; a message of an RC
-// QP is answered, so that its sender need not wait for a timeout.
+// handle handles one packet. As on a wire, it drops packets for QPs that do not exist, have another
+// service or are connected to another peer; but it sends a NAK for a message of an RC QP, so that
+// its sender need not wait for a timeout.
 func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 	if pkt.Op == ring.OpFilled {
 		l.handleNotice(pkt)
@@ -141,8 +140,7 @@ func (l *inLink) handle(pkt *ring.Packet, body unsafe.Pointer) {
 	}
 }
 
-// inOrder checks that a packet is of the message that must come next, and its first or
-// not.
+// inOrder reports whether a packet belongs to the open message, or is the first one of the next.
 func (l *inLink) inOrder(qp *queuePair, pkt *ring.Packet) bool {
 	s := &qp.resp
 	first := pkt.Flags&ring.FlagFirst != 0
@@ -161,12 +159,12 @@ func (l *inLink) inOrder(qp *queuePair, pkt *ring.Packet) bool {
 	return true
 }
 
-// connected reports whether the QP receives from one other.
+// connected reports whether the QP receives from a single peer.
 func (qp *queuePair) connected() bool {
 	return qp.service == verbs.QPTypeRC || qp.service == verbs.QPTypeXRCRecv
 }
 
-// execute does what a packet asks. The syndrome is what the requester is told.
+// execute executes a request packet, and returns the syndrome for the requester.
 func (l *inLink) execute(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm.Syndrome {
 	m := &qp.resp.open
 	if pkt.Flags&ring.FlagXRC != 0 != (qp.domain != nil) || !m.fits(pkt) {
@@ -174,7 +172,7 @@ func (l *inLink) execute(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) p
 	}
 	if !m.begun() {
 		if m.queue = qp.queueOf(pkt); m.queue == nil {
-			return qp.invalidRequest() // IBTA volume 1, annex 14: an XRCETH that is not valid
+			return qp.invalidRequest() // IBTA volume 1, annex 14: the XRCETH is not valid
 		}
 	}
 	if pkt.Flags&ring.FlagFirst != 0 {
@@ -201,7 +199,7 @@ func (qp *queuePair) invalidRequest() prm.Syndrome {
 	return prm.SyndromeRemoteInvalidReq
 }
 
-// receive places a packet of a send into the receive that the message has consumed.
+// receive scatters a packet of a send to the receive that the message has consumed.
 func (l *inLink) receive(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) prm.Syndrome {
 	m := &qp.resp.open
 	if !m.begun() {
@@ -229,8 +227,8 @@ func (l *inLink) receive(qp *queuePair, pkt *ring.Packet, body unsafe.Pointer) p
 	return prm.SyndromeOK
 }
 
-// consume takes a receive for the message that pkt is of, or asks the requester to
-// come back.
+// consume consumes a receive for the message of pkt. If there is none, it sends an RNR NAK and
+// returns false.
 func (l *inLink) consume(qp *queuePair, pkt *ring.Packet) (ok bool, syn prm.Syndrome) {
 	s := &qp.resp
 	timer := qp.attr.MinRNRTimer
@@ -254,7 +252,7 @@ func (l *inLink) consume(qp *queuePair, pkt *ring.Packet) (ok bool, syn prm.Synd
 	return true, prm.SyndromeOK
 }
 
-// delivered completes the receive that was consumed and acknowledges the message.
+// completeReceive completes the consumed receive and acknowledges the message.
 func (l *inLink) completeReceive(qp *queuePair, pkt *ring.Packet, op prm.CQEOpcode) {
 	m := &qp.resp.open
 	cq, uidx := m.queue.cqOf(qp)
@@ -266,7 +264,7 @@ func (l *inLink) completeReceive(qp *queuePair, pkt *ring.Packet, op prm.CQEOpco
 	l.acknowledge(qp, pkt)
 }
 
-// accepted ends a message and acknowledges it, soon.
+// acknowledge ends a message. Its acknowledgement is due and may be sent later, with others.
 func (l *inLink) acknowledge(qp *queuePair, pkt *ring.Packet) {
 	qp.resp.endMessage()
 	if l.ackDue && l.ack.DstQPN != pkt.SrcQPN {
@@ -276,20 +274,20 @@ func (l *inLink) acknowledge(qp *queuePair, pkt *ring.Packet) {
 	l.ack = ring.Packet{DstQPN: pkt.SrcQPN, MSN: pkt.MSN}
 }
 
-// done ends the message that had to come.
+// endMessage ends message msn.
 func (s *responder) endMessage() {
 	s.open.close()
 	s.msn = (s.msn + 1) & mlx5PSNMask
 }
 
-// receiveFailed ends a receive with an error here, and stops the QP. It returns
-// what the requester is told.
+// failReceive completes the consumed receive with the syndrome local, and stops the QP. It returns
+// remote, the syndrome for the requester.
 func (qp *queuePair) failReceive(local, remote prm.Syndrome) prm.Syndrome {
 	m := &qp.resp.open
 	m.close()
 	qp.recvError(m.queue, &m.entry, local)
 	qp.stop()
-	if qp.domain != nil { // the completion is somebody else's
+	if qp.domain != nil { // the user of the target does not see the completion of the SRQ
 		qp.raiseFault(verbs.EventQPReqErr)
 	}
 	return remote
@@ -302,7 +300,7 @@ func (qp *queuePair) stop() {
 	qp.exec.Release()
 }
 
-// peerFault is the notice that the peer was refused by this QP.
+// peerFault stops the QP after a rejected request of the peer, and raises the event for syn.
 func (qp *queuePair) peerFault(syn prm.Syndrome) {
 	qp.stop()
 	switch syn {
@@ -315,7 +313,7 @@ func (qp *queuePair) peerFault(syn prm.Syndrome) {
 	}
 }
 
-// target checks an access that the requester could not make itself.
+// checkAccess checks an access that the responder executes, and returns the memory.
 func (qp *queuePair) checkAccess(pkt *ring.Packet, off, n uint64, need verbs.Access) (unsafe.Pointer, prm.Syndrome) {
 	if qp.attr.AccessFlags&need != need {
 		return nil, qp.invalidRequest()
@@ -328,7 +326,7 @@ func (qp *queuePair) checkAccess(pkt *ring.Packet, off, n uint64, need verbs.Acc
 	return p, prm.SyndromeOK
 }
 
-// pdnOf is the domain of the memory that a request may name: that of the SRQ, with XRC.
+// pdnOf returns the protection domain of the memory of a request: with XRC that of the SRQ.
 func (qp *queuePair) pdnOf(pkt *ring.Packet) uint32 {
 	if qp.domain == nil {
 		return qp.pdn
@@ -336,7 +334,7 @@ func (qp *queuePair) pdnOf(pkt *ring.Packet) uint32 {
 	if q := qp.queueOf(pkt); q != nil {
 		return q.pdn
 	}
-	return 0 // no region is of this one
+	return 0 // no region has this domain
 }
 
 // write stores a packet of an RDMA write.

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// drainResponses handles what has come back on a link, a bounded number of
-// packets. hca.driving is held. It reports whether there may be more.
+// drainResponses handles a bounded number of packets from the response ring of a link, and reports
+// whether there may be more. hca.driving is held.
 func (l *outLink) drainResponses() (more bool) {
 	var pkt ring.Packet
 	for range drainBatch {
@@ -23,7 +23,7 @@ func (l *outLink) drainResponses() (more bool) {
 			return false
 		}
 		if qp := l.hca.qps.find(pkt.DstQPN); qp != nil {
-			l.hca.driving.Quiescent() // locking is the barrier
+			l.hca.driving.Quiescent() // Lock is the barrier
 			qp.exec.Lock()
 			if qp.req.link == l && qp.is(verbs.QPStateRTS) {
 				qp.handleResponse(&pkt, body)
@@ -36,11 +36,11 @@ func (l *outLink) drainResponses() (more bool) {
 	return true
 }
 
-// drainBatch is how many packets of one ring are handled before others get their
-// turn.
+// drainBatch is the number of packets of a ring that are handled before the next ring.
 const drainBatch = 64
 
-// afterDrain tells the peer of the room that was made.
+// afterDrain notifies the peer of room in the response ring, and schedules the QPs that waited for
+// the peer.
 func (l *outLink) afterDrain() {
 	if l.resp.RoomMade() {
 		call(l.ctl, l.wakeFD, attnRequest)
@@ -54,7 +54,7 @@ func (qp *queuePair) handleResponse(pkt *ring.Packet, body unsafe.Pointer) {
 	r := &qp.req
 	n, ok := r.matchMSN(pkt.MSN)
 	if !ok || n == r.inFlight && !r.partlySent() {
-		return // not in flight: an answer to what was given up
+		return // not in flight: the response to an abandoned message
 	}
 	if !qp.retire(n) {
 		return
@@ -88,8 +88,7 @@ func (qp *queuePair) completeWith(w *prm.WQE, pkt *ring.Packet, body unsafe.Poin
 	qp.hca.schedule(qp)
 }
 
-// refusal is the syndrome that a peer gives as its reason: one that a responder can
-// have.
+// nakSyndrome returns the syndrome of a NAK; SyndromeBadResp if no responder sends that status.
 func nakSyndrome(status uint8) prm.Syndrome {
 	switch s := prm.Syndrome(status); s {
 	case prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteAccess, prm.SyndromeRemoteOp, prm.SyndromeRetryExceeded:
@@ -100,17 +99,16 @@ func nakSyndrome(status uint8) prm.Syndrome {
 
 func isAtomic(op prm.Opcode) bool { return op == prm.OpAtomicFA || op == prm.OpAtomicCS }
 
-// returnsData reports whether the answer to an operation is data, and not an
-// acknowledgement.
+// returnsData reports whether the response to an operation is data, and not an acknowledgement.
 func returnsData(op prm.Opcode) bool { return op == prm.OpRDMARead || isAtomic(op) }
 
-// consumesReceive reports whether an operation needs a receive at the peer.
+// consumesReceive reports whether an operation consumes a receive of the peer.
 func consumesReceive(op prm.Opcode) bool {
 	return op == prm.OpSend || op == prm.OpSendImm || op == prm.OpRDMAWriteImm
 }
 
-// retire completes the n oldest messages in flight, which have been acknowledged. False
-// when the QP stopped: also for one that is not done before its data has come.
+// retire completes the n oldest messages in flight, which have been acknowledged. False if the QP
+// has stopped: also for a message that an acknowledgement without data cannot complete.
 func (qp *queuePair) retire(n uint32) bool {
 	for range n {
 		w := qp.oldest()
@@ -125,8 +123,8 @@ func (qp *queuePair) retire(n uint32) bool {
 	return true
 }
 
-// retireOldest completes w, the oldest message in flight, which has read n bytes. False
-// when the QP stopped.
+// retireOldest completes w, the oldest message in flight, which has read n bytes. False if the QP
+// has stopped.
 func (qp *queuePair) retireOldest(w *prm.WQE, n uint32) bool {
 	r := &qp.req
 	r.acked += uint16(prm.SkipWQE(&qp.sq, r.acked, r.next))
@@ -136,21 +134,21 @@ func (qp *queuePair) retireOldest(w *prm.WQE, n uint32) bool {
 	return !w.Flags.Signaled() || qp.complete(w.Op, w.Index, n)
 }
 
-// oldest decodes the oldest work request in flight, into scratch space of the
-// device, which driving protects. It was decoded well before.
+// oldest decodes the oldest work request in flight into scratch space of the device, which driving
+// protects. Decoding succeeds, as it did before the message was sent.
 func (qp *queuePair) oldest() *prm.WQE {
 	w := &qp.hca.scratch
 	prm.DecodeWQE(&qp.sq, qp.req.acked, qp.req.next, w)
 	return w
 }
 
-// progressed resets what counts failures in a row.
+// progressed resets the counters of consecutive failures.
 func (qp *queuePair) progressed() {
 	qp.req.rnrLeft = qp.attr.RNRRetry
 	qp.req.deadline, qp.req.busy = 0, 0
 }
 
-// notReady goes back to w, the oldest message in flight, which found no receive.
+// notReady rewinds the send queue to w, the oldest message in flight, which found no receive.
 func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r := &qp.req
 	srqn, busy := w.SRQN, timer == ring.RNRBusy
@@ -165,7 +163,7 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r.msn = (r.msn - r.inFlight) & mlx5PSNMask
 	r.inFlight, r.read = 0, 0
 	r.next = r.acked
-	r.opened, r.routed = false, r.shared != nil // what is in flight went over one path
+	r.opened, r.routed = false, r.shared != nil // all messages in flight had the same path
 	switch {
 	case busy:
 		r.holdTill = qp.hca.clock() + r.busyDelay()
@@ -178,8 +176,8 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	qp.sleepUntil(r.holdTill)
 }
 
-// storeRead stores a packet of data of a read through the ring: the next bytes of the read, in the
-// last packet up to the end.
+// storeRead stores the next data packet of a read through the ring. The last packet must complete
+// the read.
 func (qp *queuePair) storeRead(w *prm.WQE, pkt *ring.Packet, body unsafe.Pointer) {
 	r := &qp.req
 	n := uint64(pkt.Payload)
@@ -203,8 +201,8 @@ func (qp *queuePair) storeAtomic(w *prm.WQE, pkt *ring.Packet) {
 	}
 }
 
-// store places n bytes at offset off of what w reads. False when the QP stopped, as they
-// have nowhere to go.
+// store stores n bytes at offset off of the buffers of w. False if they are not accessible, which
+// stops the QP.
 func (qp *queuePair) store(w *prm.WQE, src unsafe.Pointer, off, n uint64) bool {
 	var k walk
 	k.begin(qp, w, verbs.AccessLocalWrite)

@@ -9,15 +9,16 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// sharedPeer is the shared domain that an initiator sends to: its target is there, and
-// each member that it sends to has a path. exec of the QP protects it.
+// sharedPeer is the shared domain of the target of an initiator, with a path for each member that
+// the initiator sends to. exec of the QP protects it.
 type sharedPeer struct {
 	view  *domainView
 	entry *table.QP // of the target
-	// now is where requester.path goes when another one comes: it has been copied from there.
+	// current is the entry of paths of which requester.path is the working copy. usePath writes the
+	// copy back.
 	current *path
-	paths   []*path // those that were ever used, but for some that are down
-	// byPlace is the paths by the place of the member: what a lookup of an SRQ number gives.
+	paths   []*path // all paths used so far, except some that are down
+	// byPlace has the paths by the place of the member, the result of a lookup of an SRQ number.
 	byPlace []memberPath
 	fault   faultReport
 }
@@ -33,7 +34,8 @@ func (qp *queuePair) toSharedTarget() bool {
 	return qp.service == verbs.QPTypeXRCSend && qp.attr.DestQPN&xrcdomain.NumberBit != 0
 }
 
-// peerEntry is the entry of the peer's QP. The link is up, and a shared domain is known.
+// peerEntry returns the table entry of the peer's QP. The link must be up, and for a shared target
+// findDomain must have succeeded.
 func (qp *queuePair) peerEntry() *table.QP {
 	if s := qp.req.shared; s != nil {
 		return s.entry
@@ -41,16 +43,16 @@ func (qp *queuePair) peerEntry() *table.QP {
 	return qp.req.link.table.QP(qp.attr.DestQPN)
 }
 
-// peerDestroyed reports whether the peer's QP is there no more. The link is up.
+// peerDestroyed reports whether the peer's QP was destroyed. The link is up.
 func (qp *queuePair) peerDestroyed() bool {
 	if qp.toSharedTarget() && qp.req.shared == nil {
-		return false // who knows
+		return false // not known before findDomain
 	}
 	return qp.peerEntry().Destroyed(qp.attr.DestQPN)
 }
 
-// route has path go to the member that has the SRQ of w, the work request at next. It
-// leaves a member when nothing is in flight to it, so that messages stay in order.
+// route makes path that of the member with the SRQ of w, the work request at next. It switches to
+// another member only when no message is in flight, so that messages stay in order.
 func (qp *queuePair) route(w *prm.WQE) stepResult {
 	r := &qp.req
 	if r.shared == nil {
@@ -67,7 +69,7 @@ func (qp *queuePair) route(w *prm.WQE) stepResult {
 	}
 	if p != r.shared.current {
 		if r.inFlight > 0 {
-			return stepWait // an answer schedules the QP
+			return stepWait // a response schedules the QP
 		}
 		r.usePath(p)
 	}
@@ -75,8 +77,8 @@ func (qp *queuePair) route(w *prm.WQE) stepResult {
 	return stepDone
 }
 
-// pathOf is the path to the member that has an SRQ; nil if there is none, or the member
-// does not show such an SRQ.
+// pathOf returns the path to the member with an SRQ; nil if there is no path, or the member does
+// not publish such an SRQ.
 func (s *sharedPeer) pathOf(srqn uint32) *path {
 	place, ok := s.view.dir.SRQPlace(srqn)
 	if !ok || place >= len(s.byPlace) {
@@ -89,7 +91,7 @@ func (s *sharedPeer) pathOf(srqn uint32) *path {
 	return m.path
 }
 
-// shows reports whether a peer has an SRQ of the domain.
+// shows reports whether a peer publishes an SRQ of the domain.
 func (s *sharedPeer) shows(l *outLink, srqn uint32) bool {
 	if l.state.Load() != linkUp {
 		return false
@@ -104,11 +106,11 @@ func (r *requester) usePath(p *path) {
 	r.shared.current, r.path = p, *p
 }
 
-// reach finds out who has an SRQ, and dials it, when nothing is in flight. nil, and what to
-// do, if it is not reached, or not yet.
+// dialOwner returns the path to the member with an SRQ, which it dials if needed, when no message is
+// in flight. If the member is not reached, or not yet, it returns nil and the result of the step.
 func (qp *queuePair) dialOwner(srqn uint32) (*path, stepResult) {
 	if qp.req.inFlight > 0 {
-		return nil, stepWait // an answer schedules the QP
+		return nil, stepWait // a response schedules the QP
 	}
 	s := qp.req.shared
 	place, _ := s.view.dir.SRQPlace(srqn)
@@ -127,7 +129,7 @@ func (qp *queuePair) dialOwner(srqn uint32) (*path, stepResult) {
 		if end := linkEnd(p.link.end.Load()); end != endBusy {
 			return nil, qp.noQueue(end != endClosed)
 		}
-		return nil, qp.failWithPeer(prm.SyndromeRemoteOp) // it has not been sent, and others go on
+		return nil, qp.failWithPeer(prm.SyndromeRemoteOp) // the message was not sent, and the member may be alive
 	}
 	if !s.shows(p.link, srqn) {
 		return nil, qp.noQueue(s.view.dir.SRQDied(srqn))
@@ -135,15 +137,15 @@ func (qp *queuePair) dialOwner(srqn uint32) (*path, stepResult) {
 	return p, stepDone
 }
 
-// noQueue fails the work request at next: its SRQ is in no device of the domain. died says that
-// its process is dead.
+// noQueue fails the work request at next, as no device of the domain has its SRQ. died: the process
+// that had it is dead.
 func (qp *queuePair) noQueue(died bool) stepResult {
 	qp.req.died = died
 	return qp.failWithPeer(prm.SyndromeRemoteInvalidReq)
 }
 
-// pathTo is the path to a member. The responders of one that was not there before expect
-// the first message number of the connection. Nothing is in flight.
+// pathTo returns the path to a member. The message numbers of a path to a new member start with the
+// first one of the connection, as its responder expects. No message is in flight.
 func (qp *queuePair) pathTo(place int, m xrcdomain.Member) (*path, error) {
 	s := qp.req.shared
 	for len(s.byPlace) <= place {
@@ -165,7 +167,7 @@ func (qp *queuePair) pathTo(place int, m xrcdomain.Member) (*path, error) {
 	return p, nil
 }
 
-// pathOver is the path to a device, which may be a new one.
+// pathOver returns the path to a device, which it dials if needed.
 func (qp *queuePair) pathOver(gid verbs.GID) (*path, error) {
 	s := qp.req.shared
 	if i := slices.IndexFunc(s.paths, func(p *path) bool { return p.link.gid == gid }); i >= 0 {
@@ -217,7 +219,7 @@ func (qp *queuePair) handleMemberGone(l *outLink) {
 func (qp *queuePair) failOnMember(l *outLink, syn, peer prm.Syndrome) {
 	r := &qp.req
 	qp.stopStarving()
-	r.usePath(&path{link: l}) // it is the reason
+	r.usePath(&path{link: l}) // peerVendorErr reads its end
 	if table.Receiving(qp.loadState()) {
 		qp.enterError(syn, peer)
 	}
@@ -231,7 +233,8 @@ func (s *sharedPeer) isGone(gid [16]byte) bool {
 	})
 }
 
-// leaveDomain lets go of all members but the one that path goes to. exec is held.
+// releaseShared releases the guards of all paths to members but the current one, and the views of
+// the QP. exec is held.
 func (qp *queuePair) releaseShared() {
 	r := &qp.req
 	if s := r.shared; s != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // shortWrites executes the short writes to mapped memory at next, up to producer
-// index pi, and stops at whatever needs the general way: step. False when the QP is in
-// ERR. exec is held, the QP is in RTS and holds nothing back.
+// index pi or to a work request that needs step. False if the QP is in ERR. exec is held, and the
+// QP is in RTS and not in an RNR delay.
 func (qp *queuePair) shortWrites(pi uint16) bool {
 	r := &qp.req
 	if r.guard == nil || r.opened || r.inFlight != 0 {
@@ -35,13 +35,12 @@ func (qp *queuePair) shortWrites(pi uint16) bool {
 	return true
 }
 
-// guardedWrites is how many short writes are stored while the guard is up: enough to
-// make it cheap, few enough that no thread waits long for it.
+// guardedWrites limits the short writes of one visit: enough to make the guard cheap, and few
+// enough that no thread waits long for it.
 const guardedWrites = 64
 
-// storeShort checks and stores w, the short write at next, and those to the same region
-// that follow it, up to one that is signaled, the only one that gets a CQE. It returns
-// how many.
+// storeShort checks and stores w, the short write at next, and the following ones to the same
+// region, up to a signaled one, the only one that gets a CQE. It returns their number.
 func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled bool) {
 	r := &qp.req
 	raddr, rkey := w.Target()
@@ -75,16 +74,15 @@ func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled
 	return n, signaled
 }
 
-// grant is a right to write to a region that the peer maps, as the peer's table had it at
-// one of its generations. It stands as long as the table has that generation, which is
-// to be loaded with the guard up.
+// grant is the cached permission to write to a mapped region of the peer. It is valid while the
+// table of the peer has the same generation, which must be loaded with the guard up.
 type grant struct {
 	gen uint64 // 0: nothing is granted
 	key uint32
 	guard.Span
 }
 
-// find is the memory for n bytes at raddr; nil if they are not granted.
+// find returns the memory for n bytes at raddr; nil if there is no grant for them.
 func (g *grant) find(gen uint64, key uint32, raddr, n uint64) unsafe.Pointer {
 	if g.gen != gen || g.key != key {
 		return nil
@@ -92,9 +90,9 @@ func (g *grant) find(gen uint64, key uint32, raddr, n uint64) unsafe.Pointer {
 	return g.At(raddr, n)
 }
 
-// requestGrant looks up what the QP may write to with a key. The guard is up, and gen was the
-// table's generation since then. It leaves no grant where the answer is no, or the
-// memory is not mapped.
+// requestGrant looks up the permission to write with a key. The guard is up, and gen is the
+// generation that was loaded since then. There is no grant if access is not allowed, or the memory
+// is not mapped.
 //
 //go:noinline
 func (qp *queuePair) requestGrant(gen uint64, key uint32) {

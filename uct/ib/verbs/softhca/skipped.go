@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// When a device is gone, what it had claimed in XRC SRQs is passed on. If it had not kept to the
-// rules, receives may have been passed over that nobody has filled: they complete as flushed, so
-// that the queue has room for others.
+// When a device is gone, its claims in XRC SRQs are released. If it had violated the protocol, the
+// claim words may have skipped receives that no device has filled: they complete as flushed, so that
+// the queues have room for others.
 
 // releaseClaims releases the claims of all XRC SRQs after the end of a link. All notices of the
 // link have been handled.
@@ -30,7 +30,7 @@ func (h *hca) releaseClaims() {
 	h.flushSkipped(skipped)
 }
 
-// skippedRecvs are receives of a queue that the claim has passed over, up to end.
+// skippedRecvs are the receives of a queue that its claim word has skipped, up to end.
 type skippedRecvs struct {
 	q   *recvQueue
 	end uint16
@@ -52,7 +52,7 @@ func (q *recvQueue) releaseClaim() {
 	q.hca.wakeStarving()
 }
 
-// hasClaimant reports whether a device has a link, as it had before it claimed anything.
+// hasClaimant reports whether a device has a link, without which it cannot claim.
 func (h *hca) hasClaimant(id uint64) bool {
 	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return table.ClaimID(l.gid) == id })
 }
@@ -99,8 +99,8 @@ func (h *hca) flushSkippedOf(s skippedRecvs) {
 	}
 }
 
-// passedOver is the receive behind those that the claim has passed over, and whether one of them
-// has not been consumed. A claim that is nonsense has passed all that are shown.
+// skippedUpTo returns the receive of the claim word, and whether a receive before it was not
+// consumed. A claim word that is not valid counts as one after all published receives.
 func (q *recvQueue) skippedUpTo() (end uint16, some bool) {
 	q.mu.Lock()
 	defer q.mu.Release()

@@ -8,11 +8,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// A message to an XRC SRQ that has no receive waits. With a retry count it looks again
-// after the delay that the target asks for. Without one (7) it sleeps until the target
-// has posted: its device says in the link, and on the target's control page, that it
-// waits, then looks once more; the target posts, and then looks at its control page. One
-// of them sees the other.
+// A message to an XRC SRQ without a receive waits. If the RNR retries are limited, it tries again
+// after the delay that the target requests. If they are not (7), it sleeps until the target has
+// posted: its device stores in the link, and on the control page of the target, that it waits, and
+// then checks for a receive again; the target posts, and then reads its control page. So one of
+// them sees the store of the other.
 
 // noReceive waits for a receive in the SRQ of w, or fails.
 func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
@@ -29,7 +29,7 @@ func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 	return qp.sleepUntil(r.holdTill)
 }
 
-// starve waits for a receive in an SRQ, or for its end or the target's.
+// starve waits for a receive in an SRQ, or until the SRQ or the target is gone.
 func (qp *queuePair) starve(srqn uint32) stepResult {
 	l := qp.req.link
 	l.txLock.Lock()
@@ -38,7 +38,7 @@ func (qp *queuePair) starve(srqn uint32) stepResult {
 		l.starved = append(l.starved, qp)
 	}
 	l.txLock.Unlock()
-	// The peer may have answered the others, and unblock would not see that any more.
+	// The peer may have woken the others already; this store would hide that from unblock.
 	woken := l.mem.header().starved.Swap(1) == 0 && others
 	l.ctl.starving.Store(1)
 	if woken || qp.canRetry(srqn) || l.state.Load() == linkDown {
@@ -47,7 +47,7 @@ func (qp *queuePair) starve(srqn uint32) stepResult {
 	return stepWait
 }
 
-// worthAnotherTry reports whether a message to an SRQ would find a receive, or an error.
+// canRetry reports whether a message to an SRQ would find a receive, or fail.
 func (qp *queuePair) canRetry(srqn uint32) bool {
 	l := qp.req.link
 	s := l.table.SRQ(srqn)
@@ -56,8 +56,8 @@ func (qp *queuePair) canRetry(srqn uint32) bool {
 		!qp.peerEntry().Accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
 }
 
-// stopStarving ends the wait of the QP for a receive of the peer: a waiting QP is scheduled for
-// nothing else. exec is held, and the QP still uses its link.
+// stopStarving ends the wait of the QP for a receive of the peer: while it waits, schedule has no
+// effect. exec is held, and the QP still uses its link.
 func (qp *queuePair) stopStarving() {
 	l := qp.req.link
 	if l == nil {
@@ -89,7 +89,7 @@ func (l *outLink) scheduleStarving() {
 	l.txLock.Unlock()
 }
 
-// wakeStarving has those woken who wait for receives of this device, if there are any.
+// wakeStarving makes Drive wake the peers that wait for receives of this device, if there are any.
 func (h *hca) wakeStarving() {
 	if h.ctl.starving.Load() != 0 {
 		h.call(attnFeed)
@@ -98,7 +98,7 @@ func (h *hca) wakeStarving() {
 
 // feedPeers wakes the peers whose QPs wait for receives. driving is held.
 func (h *hca) feedPeers() {
-	h.ctl.starving.Store(0) // before the looks at links; pairs with starve
+	h.ctl.starving.Store(0) // before links are read; pairs with starve
 	for _, l := range *h.inbound.Load() {
 		if l.mem.header().starved.Swap(0) != 0 {
 			call(l.ctl, l.wakeFD, attnResponse)

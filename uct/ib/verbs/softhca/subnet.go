@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// subnetLen is how many bytes of a GID, behind fe80, name the subnet.
+// subnetLen is the number of bytes of a GID, behind fe80, that identify the subnet.
 const subnetLen = 6
 
-// subnet is the part of a GID that devices share if they can reach each other:
-// on loop nobody does; on shm the processes of one boot of one host that see the
-// same abstract sockets, which are those of one network namespace. What cannot be
-// read is left out, so that in doubt devices try.
+// subnet returns the part of a GID that devices share if they can reach each other. On loop it is
+// different for each device. On shm it is the same for all processes of one boot of one host that
+// have the same abstract sockets, which are those of a network namespace. Values that cannot be
+// read are omitted, so that devices then try to connect.
 func subnet(f Fabric) (id [subnetLen]byte, err error) {
 	if f == FabricLoop {
 		_, err = rand.Read(id[:])
