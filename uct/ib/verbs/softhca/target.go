@@ -14,11 +14,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// A target in a shared domain belongs to no device. Its entry is in the directory of the
-// domain, where all members and its initiator look. Each device that gets packets over it
-// has a responder of its own, a queuePair: one that has opened it, or one that is made for
-// the first packet and has no user. A responder takes over from the entry what others have
-// changed; see sync.
+// A target in a shared domain belongs to no single device. Its entry is in the directory of the
+// domain, which all members and the initiator map. Each device that receives packets over the target
+// has a separate responder, a queuePair: that of its user, who has opened the target, or one without
+// a user that is created for the first packet. A responder copies the changes of other members from
+// the entry; see sync.
 
 // CreateTarget implements prm.XRCHardware. In a shared domain it waits for members that
 // change the directory, and so do OpenTarget and DestroyQP.
@@ -42,7 +42,7 @@ func (h *hca) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
 	return qp.handle, qp.qpn, nil
 }
 
-// addTarget makes a target in RESET that this device refers to.
+// addTarget creates a target in RESET with a reference of this device.
 func (h *hca) addTarget(d *xrcDomain, number uint32) (*queuePair, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (d *xrcDomain) releaseTarget(qpn uint32, err error) error {
 	return err
 }
 
-// useDomain is the domain with a number, which is not closed until releaseDomain; nil if
+// useDomain returns the domain with a number, which cannot be closed before releaseDomain; nil if
 // there is none.
 func (h *hca) useDomain(xrcdn uint32) *xrcDomain {
 	h.mu.Lock()
@@ -82,8 +82,8 @@ func (h *hca) releaseDomain(d *xrcDomain) {
 	h.mu.Unlock()
 }
 
-// newTarget makes a responder of a target in a domain. number is that of a target in a
-// shared domain. mu is held.
+// newTarget creates a responder of a target in a domain. number is used only for a target in a shared
+// domain. mu is held.
 func (h *hca) newTarget(d *xrcDomain, number uint32) (*queuePair, error) {
 	qp, err := h.newQP(verbs.QPTypeXRCRecv)
 	if err != nil {
@@ -129,7 +129,7 @@ func (h *hca) openPrivate(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 	return qp.handle, nil
 }
 
-// openShared refers to a target of a shared domain, and has a responder for it.
+// openShared adds a reference to a target of a shared domain and to its responder.
 func (h *hca) openShared(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 	if err := d.dir.OpenQP(qpn); err != nil {
 		return 0, err
@@ -141,8 +141,8 @@ func (h *hca) openShared(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 	return qp.handle, nil
 }
 
-// useResponder is the responder of a target, with one reference more; a new one if there is
-// none.
+// useResponder returns the responder of a target, with an additional reference; a new responder if
+// there is none.
 func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err error) {
 	h.driving.Lock() // no packet creates one meanwhile
 	defer h.driving.Unlock()
@@ -158,9 +158,9 @@ func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err erro
 	return qp, nil
 }
 
-// dropRef takes one reference to an XRC target back, and reports whether it was the last of
-// the domain. Of another QP it does nothing: it has one. A responder without references
-// stays for what is sent to queues of this device.
+// dropRef releases a reference to an XRC target, and reports whether it was the last one of the
+// domain. For other QPs, which have a single reference, it only returns true. A responder without
+// references still handles messages to SRQs of this device.
 func (h *hca) dropRef(qp *queuePair) (last bool, err error) {
 	if qp.domain == nil {
 		return true, nil
@@ -175,22 +175,22 @@ func (h *hca) dropRef(qp *queuePair) (last bool, err error) {
 	qp.domain.users--
 	qp.refs--
 	if last = last || qp.refs == 0 && !qp.isShared(); last {
-		qp.refs = -1 // no other thread drops it
+		qp.refs = -1 // no other thread destroys it
 	}
 	return last, nil
 }
 
-// isShared reports whether the QP is a target in a domain that other devices can be in.
+// isShared reports whether the QP is a target in a domain that other devices can join.
 func (qp *queuePair) isShared() bool { return qp.domain != nil && qp.domain.dir != nil }
 
-// replaced reports whether the entry of a target in a shared domain is not its own any more: it
-// may have the number again.
+// replaced reports whether the entry of a target in a shared domain is that of another target now,
+// which may have the same number, or free.
 func (qp *queuePair) replaced() bool {
 	return qp.isShared() && (qp.entry.Destroyed(qp.qpn) || qp.domain.dir.Serial(qp.qpn) != qp.serial)
 }
 
-// sync takes over what other members have made of a target in a shared domain. driving is
-// held, and exec is not, or nobody else executes the QP.
+// sync updates the responder of a target in a shared domain after changes of other members. driving
+// is held. exec is not held, unless no other thread executes the QP.
 func (qp *queuePair) sync() {
 	if !qp.isShared() || qp.replaced() {
 		return
@@ -210,9 +210,9 @@ func (qp *queuePair) sync() {
 	}
 }
 
-// setShared changes the state of a target in a shared domain. False if another member has
-// reset or connected it since sync, so that this is about a connection that is over, or has
-// changed its state so that it does not go on to this one. driving is held.
+// setShared changes the state of a target in a shared domain. False if another member has reset or
+// connected it since sync, so that the connection of this change is over, or has moved it to a state
+// that does not allow this change. driving is held.
 func (qp *queuePair) setShared(to verbs.QPState) bool {
 	for range table.StateTries {
 		w := qp.entry.Load()
@@ -255,7 +255,7 @@ func (h *hca) notifyMembers(d *xrcDomain, e *table.QP, t verbs.EventType) {
 	}
 }
 
-// lookAtFaults reports the faults of targets in a domain that other devices have found. It runs
+// reportFaults reports the faults of targets in a domain that other devices have detected. It runs
 // on the goroutine of the domain.
 func (h *hca) reportFaults(d *xrcDomain) {
 	h.driving.Lock()
@@ -279,8 +279,9 @@ func (qp *queuePair) reportFault() {
 	}
 }
 
-// targetFault is the event in the entry of a target. What no device writes there, such as one of
-// a completion queue with the number, reads as a refusal: others can write to the directory.
+// targetFault returns the event for the value in the entry of a target. Other processes can write to
+// the directory: for a value that no device writes, such as an event of a CQ, it is
+// EventQPReqErr.
 func targetFault(word uint32) verbs.EventType {
 	switch word {
 	case uint32(verbs.EventQPFatal), uint32(verbs.EventQPAccessErr):
@@ -290,22 +291,23 @@ func targetFault(word uint32) verbs.EventType {
 }
 
 // targetTable finds the responders of targets in shared domains by number, without a lock.
-// Several can have one number: the targets of different domains.
+// Several responders can have one number: those of targets in different domains.
 //
-// Those whose targets are no more stay until there are twice as many as the last time that all
-// were looked at, or a number is wanted and none is left. Where that finds none to drop, it is not
-// done again for as many packets as there are responders: so a packet costs no look at each.
+// A sweep destroys the responders whose targets are gone. It is due when there are twice as many
+// responders as after the last sweep, or when a new responder is needed and no QP number is free. If
+// a sweep destroys none, the next ones for want of a number are skipped, as many as there are
+// responders, so that the cost for each packet is constant.
 type targetTable struct {
 	mu     sync.Mutex // for changes
 	n      int
 	bucket [targetBuckets]atomic.Pointer[queuePair]
 
 	// Under driving.
-	left  int // that the last look has left
-	skips int // packets that find no number before there is another look
+	left  int // responders after the last sweep
+	skips int // sweeps to skip
 }
 
-// fewTargets is how many are not worth a look.
+// sweepMin is the number of new responders below which no sweep is due.
 const sweepMin = 64
 
 func (t *targetTable) size() int {
@@ -314,10 +316,10 @@ func (t *targetTable) size() int {
 	return t.n
 }
 
-// many reports that so many were added since the last look that another one is due.
+// sweepDue reports whether the number of responders makes a sweep due.
 func (t *targetTable) sweepDue() bool { return t.size() >= 2*t.left+sweepMin }
 
-// look reports that there is to be a look as no number is left.
+// maySweep reports whether to sweep for want of a QP number.
 func (t *targetTable) maySweep() bool {
 	if t.skips > 0 {
 		t.skips--
@@ -326,14 +328,14 @@ func (t *targetTable) maySweep() bool {
 	return true
 }
 
-// dropped notes what a look has left of so many.
+// swept records a sweep of before responders.
 func (t *targetTable) swept(before int) {
 	if t.left = t.size(); t.left == before {
 		t.skips = t.left
 	}
 }
 
-// each calls f with every one, which may remove it.
+// each calls f with every responder; f may remove it.
 func (t *targetTable) each(f func(*queuePair)) {
 	for i := range t.bucket {
 		for qp := t.bucket[i].Load(); qp != nil; qp = qp.next.Load() {
@@ -342,10 +344,10 @@ func (t *targetTable) each(f func(*queuePair)) {
 	}
 }
 
-// targetBuckets is so many that what a process has of targets is hardly ever two in one.
+// targetBuckets is large enough that two responders of a process are rarely in one bucket.
 const targetBuckets = 1 << 10
 
-// find returns the one with a number that match takes.
+// find returns the responder with a number for which match returns true; nil if there is none.
 func (t *targetTable) find(number uint32, match func(*queuePair) bool) *queuePair {
 	for qp := t.bucket[number%targetBuckets].Load(); qp != nil; qp = qp.next.Load() {
 		if qp.qpn == number && match(qp) {
@@ -364,7 +366,7 @@ func (t *targetTable) add(qp *queuePair) {
 	head.Store(qp)
 }
 
-// remove takes one out; who has found it goes on from there.
+// remove removes a responder. A concurrent traversal that has reached it continues with the next.
 func (t *targetTable) remove(qp *queuePair) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -377,7 +379,7 @@ func (t *targetTable) remove(qp *queuePair) {
 	}
 }
 
-// receiver is the QP that a packet is for; nil if there is none.
+// receiver returns the destination QP of a packet; nil if there is none.
 func (l *inLink) receiver(pkt *ring.Packet) *queuePair {
 	if pkt.DstQPN&xrcdomain.NumberBit == 0 {
 		return l.hca.qps.find(pkt.DstQPN)
@@ -391,9 +393,9 @@ func (l *inLink) receiver(pkt *ring.Packet) *queuePair {
 	return l.addResponder(pkt)
 }
 
-// addResponder makes a responder for the first packet that a peer has sent over a target in
-// a shared domain; nil if there is no such target: that takes a look at each domain, and at
-// no QP, since a peer may send any number. driving is held.
+// addResponder creates a responder for the first packet of a peer over a target in a shared domain;
+// nil if there is no such target. As a peer may send any number, that check searches the domains, and
+// no QPs. driving is held.
 func (l *inLink) addResponder(pkt *ring.Packet) *queuePair {
 	h := l.hca
 	d := l.domainOf(pkt)
@@ -414,7 +416,7 @@ func (l *inLink) addResponder(pkt *ring.Packet) *queuePair {
 	return qp
 }
 
-// tryResponder makes a responder of a target in a shared domain; nil if there is no number left.
+// tryResponder creates a responder of a target in a shared domain; nil if no QP number is free.
 func (h *hca) tryResponder(d *xrcDomain, number uint32) *queuePair {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -422,15 +424,16 @@ func (h *hca) tryResponder(d *xrcDomain, number uint32) *queuePair {
 	return qp
 }
 
-// dropReplaced destroys the responders without users whose targets are no more. driving is held.
+// dropReplaced is the sweep: it destroys the responders without users whose targets are gone. driving
+// is held.
 func (h *hca) dropReplaced() {
 	before := h.targets.size()
 	h.dropResponders((*queuePair).replaced)
 	h.targets.swept(before)
 }
 
-// domainOf is the shared domain with the target of a packet; nil if there is none. driving is
-// held, so that the device does not leave it.
+// domainOf returns the shared domain with the target of a packet; nil if there is none. driving is
+// held, so that the device does not leave the domain.
 func (l *inLink) domainOf(pkt *ring.Packet) *xrcDomain {
 	l.hca.mu.Lock()
 	defer l.hca.mu.Unlock()
@@ -443,7 +446,8 @@ func (l *inLink) domainOf(pkt *ring.Packet) *xrcDomain {
 	return l.hca.xrcds.slot[i]
 }
 
-// dropResponders destroys the responders without users that are to go. driving is held.
+// dropResponders destroys the responders without users for which the given function returns true. driving is
+// held.
 func (h *hca) dropResponders(which func(*queuePair) bool) {
 	h.targets.each(func(qp *queuePair) {
 		if !which(qp) || !h.unused(qp) {
@@ -464,8 +468,8 @@ func (h *hca) unused(qp *queuePair) bool {
 	return qp.refs == 0
 }
 
-// failShared fails the targets of shared domains whose initiators are of a device that is
-// gone, also those that have no responder here.
+// failShared fails the targets of shared domains whose initiators are of a device that is gone, also
+// targets without a responder here.
 func (h *hca) failShared(gid [2]uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

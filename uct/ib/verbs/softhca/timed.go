@@ -7,11 +7,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Under a model of time a device executes work requests as always, when the doorbell
-// rings, or in a model of a network when they arrive, and tells the model what it saw
-// there: the register, whether a work request came with the store, the work requests in
-// the queue. It holds the completions back until the model releases them. One goroutine
-// uses the device, so nothing here is locked.
+// Under a model of time a device executes work requests as usual when the doorbell rings, or in a
+// model of a network when they arrive. It reports to the model what it found at the doorbell: the
+// register, whether the store contained a work request, and the work requests in the queue. It
+// withholds completions until the model releases them. Only one goroutine uses the device, so
+// nothing here has a lock.
 
 // timedPage is the doorbell of a UAR page under a model.
 type timedPage struct {
@@ -19,8 +19,8 @@ type timedPage struct {
 	page *timing.Page
 }
 
-// Ring implements prm.Doorbell. It returns when the thread that rang is done with the
-// post, in virtual time; other threads may run before that.
+// Ring implements prm.Doorbell. It returns at the virtual time when the ringing thread has finished
+// the post; other threads may run before that.
 func (u *timedPage) Ring(off uint32, first8 uint64) {
 	_, qpn := prm.SplitCtrlWord(first8)
 	qp := u.hca.qps.find(qpn)
@@ -55,28 +55,28 @@ func (u *timedPage) clearRegister(off uint32) (blueFlame bool) {
 	return blueFlame
 }
 
-// runDown executes everything that can be executed now: there is no engine.
+// driveAll drives the device until no work remains: there is no engine.
 func (h *hca) driveAll() {
 	for h.ctl.attention.Load()&attnWork != 0 {
 		h.Drive()
 	}
 }
 
-// timedQP is what a QP under a model knows besides.
+// timedQP is the additional state of a QP under a model.
 type timedQP struct {
 	qp     *queuePair
 	model  *timing.QP
-	seen   uint16    // producer index up to which the model knows the queue
+	seen   uint16    // producer index up to which posted has reported work requests
 	wqe    prm.WQE   // scratch
-	held   []prm.CQE // executed, not released yet
-	due    []uint16  // released, not executed yet: they wait for the other side
-	failed bool      // in ERR: completions come at once
+	held   []prm.CQE // of work requests that were executed and not released yet
+	due    []uint16  // work requests that were released and not executed yet: they wait for the peer
+	failed bool      // in ERR: completions are not withheld
 
-	horizon uint16      // work requests up to here may be executed: they have arrived
-	again   timing.Time // after which what could not be executed is to be tried again
+	horizon uint16      // producer index up to which work requests may be executed: they have arrived
+	again   timing.Time // time after which to retry a work request that could not be executed
 }
 
-// travels reports that work requests are executed when they arrive.
+// travels reports whether work requests are executed when they arrive.
 func (t *timedQP) travels() bool { return t != nil && t.qp.hca.cfg.Timing.Travels() }
 
 // limit is the producer index up to which the QP may execute.
@@ -111,7 +111,7 @@ func (t *timedQP) Arrive(index uint16, blocks int) (again timing.Time, done bool
 	return max(t.again, timing.Nanosecond), false
 }
 
-// Ready implements timing.Target. A send whose tries are counted is checked when it is executed.
+// Ready implements timing.Target. A send with limited RNR retries is checked when it is executed.
 func (t *timedQP) Ready(index uint16, blocks int) (again timing.Time, ready bool) {
 	qp := t.qp
 	if _, syn := prm.DecodeWQE(&qp.sq, index, index+uint16(blocks), &t.wqe); syn != prm.SyndromeOK {
@@ -124,8 +124,8 @@ func (t *timedQP) Ready(index uint16, blocks int) (again timing.Time, ready bool
 	return timing.Time(rnrDelay(to.attr.MinRNRTimer)) * timing.Nanosecond, false
 }
 
-// receiver is the QP that the work request in t.wqe goes to, with its receive queue; nil if there is
-// none that has to have a receive.
+// receiver returns the QP that the work request in t.wqe goes to, and its receive queue; nil if the
+// work request needs no receive.
 func (t *timedQP) receiver() (*queuePair, *recvQueue) {
 	h := t.qp.hca
 	to := h.qps.find(t.qp.attr.DestQPN)
@@ -138,7 +138,7 @@ func (t *timedQP) receiver() (*queuePair, *recvQueue) {
 	return to, to.rq
 }
 
-// behind reports whether index i of a send queue is at j or has gone by it.
+// reached reports whether index i of a send queue has reached j or is beyond it.
 func reached(i, j uint16) bool { return int16(i-j) >= 0 }
 
 // attachModel puts the QP under the model of the device, if there is one.
@@ -158,11 +158,11 @@ func (qp *queuePair) attachModel(p prm.QPParams) error {
 	return nil
 }
 
-// reset forgets what the QP forgets.
+// reset is the part of queuePair.reset for the model.
 func (t *timedQP) reset() { t.seen, t.horizon, t.held, t.due, t.failed = 0, 0, nil, nil, false }
 
-// posted is the work requests that have come into the queue; not the whole of it where one
-// cannot be decoded: those behind it will be flushed, which takes no time.
+// posted returns the new work requests of the queue. valid is false if one cannot be decoded: the
+// list ends before it, and the later ones will be flushed, which takes no time.
 func (t *timedQP) posted() (list []timing.WQE, valid bool) {
 	pi := t.qp.dbrec.Send()
 	ok := t.qp.is(verbs.QPStateRTS)
@@ -178,7 +178,7 @@ func (t *timedQP) posted() (list []timing.WQE, valid bool) {
 	return list, valid
 }
 
-// describe says what the model has to know of the work request in t.wqe.
+// describe returns the work request in t.wqe as the model needs it.
 func (t *timedQP) describe(bbs int) timing.WQE {
 	w := &t.wqe
 	d := timing.WQE{Index: w.Index, Blocks: bbs, Signaled: w.Flags.Signaled(), Len: w.Len, To: t.destNIC()}
@@ -192,7 +192,7 @@ func (t *timedQP) describe(bbs int) timing.WQE {
 	return d
 }
 
-// target is the NIC that the work request in t.wqe goes to; nil if there is none.
+// destNIC returns the NIC that the work request in t.wqe goes to; nil if there is none.
 func (t *timedQP) destNIC() *timing.NIC {
 	h, qpn := t.qp.hca, t.qp.attr.DestQPN
 	switch t.qp.service {
@@ -237,7 +237,7 @@ func (t *timedQP) Complete(index uint16) {
 	}
 }
 
-// fail releases everything: what comes after is of work requests that failed.
+// fail releases all completions. Later ones, of failed work requests, are not withheld.
 func (t *timedQP) fail() {
 	t.failed = true
 	for i := range t.held {
@@ -254,7 +254,7 @@ func (t *timedQP) push(e *prm.CQE) bool {
 	return false
 }
 
-// timedCQ stands for the device in polls of one CQ.
+// timedCQ replaces the device as the Pollable of one CQ.
 type timedCQ struct {
 	cq        *compQueue
 	model     *timing.CQ
@@ -268,7 +268,7 @@ func newTimedCQ(cq *compQueue, locked bool) *timedCQ {
 	return t
 }
 
-// consumed is how many completions the driver has taken.
+// consumed returns the total number of completions that the driver has consumed.
 func (t *timedCQ) consumed() uint32 {
 	ci := t.cq.dbrec.CI()
 	t.total += (ci - t.ci) & ciMask
@@ -288,7 +288,7 @@ func (t *timedCQ) Drive() {
 	t.model.Poll()
 }
 
-// arrived tells the model of a completion that it did not make: of a receive.
+// arrived reports a completion of a receive to the model, which does not create these.
 func (t *timedCQ) arrived(e *prm.CQE) {
 	switch e.Opcode {
 	case prm.CQEReq, prm.CQEReqErr:

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// message sends the work request at next through the request ring, a packet at a
-// time. It is done, for now, when the last packet is in the ring.
+// message sends the work request at next through the request ring, packet by packet. It returns
+// stepDone when the last packet is in the ring.
 func (qp *queuePair) message(w *prm.WQE) stepResult {
 	r := &qp.req
 	if v, ok := qp.ready(); !ok {
@@ -46,11 +46,11 @@ func (qp *queuePair) message(w *prm.WQE) stepResult {
 	return stepDone
 }
 
-// packetForm is how an operation looks in the ring.
+// packetForm is the form of an operation in the ring.
 type packetForm struct {
 	op      uint8
 	flags   uint8
-	payload bool // the message's bytes travel in it
+	payload bool // packets contain the bytes of the message
 }
 
 func form(op prm.Opcode, packed bool) packetForm {
@@ -79,7 +79,7 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	r := &qp.req
 	l := r.link
 	n, first, last := qp.nextPacket(w, f.payload)
-	qp.exec.Quiescent() // locking is the barrier
+	qp.exec.Quiescent() // Lock is the barrier
 	l.txLock.Lock()
 	pkt := l.req.Reserve(int(n))
 	if pkt == nil {
@@ -101,7 +101,7 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 		setLast(pkt, w, f.flags)
 	}
 	if n > 0 && !k.gather(pkt.Body(), r.moved, n) {
-		pkt.Op, pkt.Payload = ring.OpFiller, 0 // the region went while it was sent
+		pkt.Op, pkt.Payload = ring.OpFiller, 0 // the region was deregistered during the send
 		l.req.Publish(pkt)
 		l.txLock.Unlock()
 		return false, qp.failWithPeer(prm.SyndromeLocalProt)
@@ -113,7 +113,8 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	return last, stepDone
 }
 
-// nextPacket is how many bytes the next packet of a message has, and which of its packets it is.
+// nextPacket returns the payload length of the next packet of a message, and whether it is the first
+// and the last one.
 func (qp *queuePair) nextPacket(w *prm.WQE, payload bool) (n uint64, first, last bool) {
 	if !payload {
 		return 0, true, true
@@ -139,8 +140,8 @@ func (qp *queuePair) mtu() int {
 	return ring.MaxPayload
 }
 
-// datagram sends a UD work request. It is complete when it is in the ring, and
-// also when there is nobody to receive it.
+// datagram sends a UD work request. It completes when it is in the ring, or when the destination is
+// not reached.
 func (qp *queuePair) datagram(w *prm.WQE) stepResult {
 	if w.Op != prm.OpSend && w.Op != prm.OpSendImm {
 		if w.Op == prm.OpNOP {
@@ -183,14 +184,14 @@ func (qp *queuePair) undelivered(l *outLink) {
 	}
 }
 
-// udPatience is how long datagrams wait for a link that is being dialed, or for a peer
-// that takes nothing from its full ring, before they are dropped: many times what a peer
-// that runs takes, also on a busy machine, and little enough that one that does not run
-// harms the others little.
+// udTimeout is the time that datagrams wait for a link that is being dialed, or for a peer that
+// consumes nothing from its full ring, before they are dropped. A running peer needs much less, also
+// on a busy machine; and a peer that does not run delays the datagrams to others no longer than
+// this.
 const udTimeout = 100 * time.Millisecond
 
-// awaitDatagramRoom is awaitRoom for a datagram, which is done with where the peer does not run:
-// others are behind it. l.txLock is held.
+// awaitDatagramRoom is awaitRoom for a datagram. If the peer does not run, it returns stepDone, and
+// the datagram is dropped, as datagrams to other peers are behind it. l.txLock is held.
 func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
 	if l.self || l.state.Load() == linkDown {
 		return qp.awaitRoom(l), 0
@@ -206,7 +207,7 @@ func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
 }
 
 func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
-	qp.exec.Quiescent() // locking is the barrier
+	qp.exec.Quiescent() // Lock is the barrier
 	l.txLock.Lock()
 	pkt := l.req.Reserve(int(w.Len))
 	if pkt == nil {
@@ -235,8 +236,8 @@ func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
 	return stepDone
 }
 
-// wireQKey is the Q_Key that a datagram carries: the QP's own if that of the work
-// request has the top bit set (IBTA volume 1, 10.2.5).
+// wireQKey returns the Q_Key of a datagram: that of the QP if the one of the work request has the
+// top bit set (IBTA volume 1, 10.2.5).
 func (qp *queuePair) wireQKey(q uint32) uint32 {
 	if q&(1<<31) != 0 {
 		return qp.attr.QKey

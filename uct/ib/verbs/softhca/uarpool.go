@@ -7,18 +7,17 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// uarPool numbers the UAR pages of a device, which all its contexts in this process
-// share. Any goroutine.
+// uarPool allocates the numbers of the UAR pages of a device, which all its contexts in this process
+// share. Any goroutine may use it.
 type uarPool struct {
 	limit uint32
 
 	mu   sync.Mutex
-	next uint32   // numbers below have been handed out before
-	free []uint32 // of them, those that came back
+	next uint32   // smaller numbers have been used
+	free []uint32 // those of them that are free
 }
 
-// UAR pages of a ConnectX-4. The kernel keeps some of them to itself: what is left is
-// 16336 micro-UARs.
+// UAR pages of a ConnectX-4. The kernel reserves some of them; the others have 16336 micro-UARs.
 const (
 	deviceUARs   = 8192
 	reservedUARs = 24

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// domainView is the directory of a shared domain that initiators of this device look at.
+// domainView is the directory of a shared domain, which initiators of this device read.
 type domainView struct {
 	key   xrcdomain.Key
 	users int // QPs; under viewTable.mu
@@ -31,8 +31,8 @@ type viewTable struct {
 	open map[xrcdomain.Key]*domainView
 }
 
-// viewOf is the view of a domain of a device, which it starts to open if there is none. The
-// caller releases it.
+// viewOf returns the view of a domain that has the device member. If there is none, it starts to open
+// one. The caller must release it.
 func (h *hca) viewOf(key xrcdomain.Key, member verbs.GID) *domainView {
 	t := &h.views
 	t.mu.Lock()
@@ -44,14 +44,14 @@ func (h *hca) viewOf(key xrcdomain.Key, member verbs.GID) *domainView {
 			t.open = map[xrcdomain.Key]*domainView{}
 		}
 		t.open[key] = v
-		v.users++ // until it is open
+		v.users++ // of openView
 		h.dials.Go(func() { h.openView(v) })
 	}
 	v.users++
 	return v
 }
 
-// openView opens a view. It waits for members that do not answer.
+// openView opens a view. It blocks while members do not reply.
 func (h *hca) openView(v *domainView) {
 	var err error
 	if v.dir, err = xrcdomain.Open(v.key); err != nil {
@@ -63,8 +63,8 @@ func (h *hca) openView(v *domainView) {
 	h.views.release(v)
 }
 
-// release gives a view back, and closes it with the last. Who asks again for one that has
-// failed gets a new one.
+// release drops a reference to a view; the last one closes it. A view that has failed is removed from
+// the table, so that viewOf opens a new one.
 func (t *viewTable) release(v *domainView) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,11 +73,11 @@ func (t *viewTable) release(v *domainView) {
 		delete(t.open, v.key)
 	}
 	if v.users == 0 && v.dir != nil {
-		_ = v.dir.Close() // unmapping what is mapped does not fail
+		_ = v.dir.Close() // unmapping mapped memory does not fail
 	}
 }
 
-// findDomain looks for the target of an initiator in the domains of the device that it is
+// findDomain searches the target of an initiator in the shared domains of the device that it is
 // connected to. exec is held.
 func (qp *queuePair) findDomain() stepResult {
 	if v, ok := qp.ready(); !ok {
@@ -104,7 +104,7 @@ func (qp *queuePair) findDomain() stepResult {
 		}
 	}
 	switch {
-	case opening: // that has an end
+	case opening: // within a time limit
 		return qp.sleepUntil(qp.hca.clock() + peerPoll)
 	case !exists:
 		return qp.failNext(prm.SyndromeRetryExceeded)
@@ -112,7 +112,7 @@ func (qp *queuePair) findDomain() stepResult {
 	return qp.awaitPeer()
 }
 
-// view is a view that the QP keeps until it lets go of its links.
+// view returns the view of a domain, which the QP releases in releaseShared.
 func (qp *queuePair) view(key xrcdomain.Key) *domainView {
 	for _, v := range qp.req.views {
 		if v.key == key {
@@ -124,7 +124,7 @@ func (qp *queuePair) view(key xrcdomain.Key) *domainView {
 	return v
 }
 
-// enterDomain makes path the first one to the members of a domain.
+// enterDomain records the shared domain of the target, with path as the first path to a member.
 func (qp *queuePair) enterDomain(v *domainView, e *table.QP) {
 	r := &qp.req
 	r.deadline = 0

@@ -6,16 +6,16 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// A QP that cannot go on waits in one of these places, with queued set; what
-// ends the wait calls schedule.
+// A QP that cannot continue is in one of these lists, with queued set. The event that
+// ends the wait moves it to the run list.
 //
-//	hca.runList     it can go on
-//	hca.timed       a time: the end of an RNR delay, another look at a peer's QP
-//	outLink.waiters a link that is being dialed
-//	outLink.blocked room in a request ring
-//	outLink.starved a receive of the peer; see starve
+//	hca.runList     ready to run
+//	hca.timed       waits for a time: the end of an RNR delay, the next poll of a peer's QP
+//	outLink.waiters waits for the end of dialing
+//	outLink.blocked waits for room in a request ring
+//	outLink.starved waits for a receive of the peer; see starve
 
-// schedule puts the QP on the run list, and gets it looked at.
+// schedule puts the QP on the run list, and raises attention. If the QP is in any list, it has no effect.
 func (h *hca) schedule(qp *queuePair) {
 	if qp.queued.Swap(true) {
 		return
@@ -47,8 +47,8 @@ func (qp *queuePair) awaitLink(l *outLink) stepResult {
 	return stepWait
 }
 
-// awaitRoom waits for room in the request ring of l. l.txLock is held. Nobody makes
-// room on a link that is down, and those who waited have been let go: see dropLink.
+// awaitRoom waits for room in the request ring of l. l.txLock is held. A QP does not wait on a link
+// that is down, as failUsers has already released the waiting QPs.
 func (qp *queuePair) awaitRoom(l *outLink) stepResult {
 	if l.req.AwaitRoom() || l.state.Load() == linkDown {
 		return stepAgain
@@ -59,9 +59,9 @@ func (qp *queuePair) awaitRoom(l *outLink) stepResult {
 	return stepWait
 }
 
-// awaitPeer waits for the peer's QP to become ready to receive, for as long as a
-// lost packet would be resent: (RetryCnt+1) times the local ACK timeout; not at all for
-// one that is no more.
+// awaitPeer waits for the peer's QP to become ready to receive, for the time in which a lost packet
+// would be retransmitted: (RetryCnt+1) times the local ACK timeout. It does not wait for a QP that
+// was destroyed.
 func (qp *queuePair) awaitPeer() stepResult {
 	r := &qp.req
 	if qp.peerDestroyed() {
@@ -79,7 +79,7 @@ func (qp *queuePair) awaitPeer() stepResult {
 	return qp.sleepUntil(now + peerPoll)
 }
 
-// peerLook is how often a QP looks whether its peer has become ready, in ns.
+// peerPoll is the interval at which a QP polls whether its peer is ready, in ns.
 const peerPoll = 20_000
 
 // sleepUntil waits for a time.
@@ -100,8 +100,8 @@ func (qp *queuePair) sleepUntil(t int64) stepResult {
 	return stepWait
 }
 
-// fireTimers moves the QPs whose time has come to the run list, and reports when
-// the next one is due; 0 if none is.
+// fireTimers moves the QPs whose time has expired to the run list, and returns the time of the next
+// one; 0 if there is none.
 func (h *hca) fireTimers() (next int64) {
 	h.runLock.Lock()
 	defer h.runLock.Unlock()
@@ -125,8 +125,7 @@ func (h *hca) fireTimers() (next int64) {
 	return next
 }
 
-// nextTimer reports when the next timer is due, which may be in the past; 0 if there
-// is none.
+// nextTimer returns the time of the next timer, which may be in the past; 0 if there is none.
 func (h *hca) nextTimer() (next int64) {
 	h.runLock.Lock()
 	defer h.runLock.Unlock()
@@ -138,8 +137,8 @@ func (h *hca) nextTimer() (next int64) {
 	return next
 }
 
-// runScheduled runs what is on the run list now, and reports whether there is
-// more. driving is held.
+// runScheduled runs the QPs on the run list, and reports whether QPs were added meanwhile. driving is
+// held.
 func (h *hca) runScheduled() bool {
 	h.runLock.Lock()
 	list := h.runList
@@ -159,10 +158,10 @@ func (h *hca) runScheduled() bool {
 	return len(h.runList) > 0
 }
 
-// unblock schedules the QPs that waited for room in l's request ring, and those that
-// waited for receives if the peer says that there are some.
+// unblock schedules the QPs that waited for room in the request ring of l, and those that waited for
+// receives if the peer has cleared the starved word.
 func (l *outLink) unblock() {
-	l.txLock.Lock() // awaitRoom asks for room and queues under it
+	l.txLock.Lock() // awaitRoom checks for room and queues under it
 	list := l.blocked
 	l.blocked = nil
 	woken := len(l.starved) > 0 && l.mem.header().starved.Load() == 0

@@ -8,11 +8,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// recvWindow is the receives of an XRC SRQ that are shown. They are numbered as they are
-// taken from the driver's ring, modulo 2^16. recvQueue.mu protects it.
+// recvWindow has the published receives of an XRC SRQ. Their numbers are in the order of the driver's
+// ring, modulo 2^16. recvQueue.mu protects it.
 //
 //	base .......... posted
-//	     shown; some behind base may be consumed
+//	     published; some behind base may be consumed
 type recvWindow struct {
 	base, posted uint16
 	slots        [table.ShownRecvs]windowSlot
@@ -21,21 +21,21 @@ type recvWindow struct {
 	entry        *table.SRQ
 }
 
-// windowSlot is a receive that is shown.
+// windowSlot is a published receive.
 type windowSlot struct {
 	index uint16 // of the entry in the driver's ring
 	done  bool   // consumed
 	total uint64
-	syn   prm.Syndrome // of an entry that is malformed
+	syn   prm.Syndrome // not SyndromeOK if the entry is malformed
 }
 
-// isShown reports whether receive seq is shown and not consumed.
+// isShown reports whether receive seq is published and not consumed.
 func (w *recvWindow) isShown(seq uint16) bool {
 	return seq-w.base < w.posted-w.base && !w.slots[seq%table.ShownRecvs].done
 }
 
-// Posted implements prm.RecvDoorbell. What is posted to a queue that is closing is not shown: its
-// slot may be another one's already.
+// Posted implements prm.RecvDoorbell. It does not publish receives of a queue that is closing, whose
+// slot may already belong to another queue.
 func (q *recvQueue) Posted() {
 	q.mu.Lock()
 	if !q.xrc.closing.Load() {
@@ -45,7 +45,7 @@ func (q *recvQueue) Posted() {
 	q.hca.wakeStarving()
 }
 
-// show takes receives from the driver's ring as far as the window has room. mu is held.
+// show publishes receives of the driver's ring while the window has room. mu is held.
 func (q *recvQueue) show() {
 	w := q.xrc.window
 	end := q.dbrec.Recv()
@@ -61,10 +61,10 @@ func (q *recvQueue) show() {
 		}
 		w.posted++
 	}
-	w.entry.Posted.Store(uint32(w.posted)) // after what it covers
+	w.entry.Posted.Store(uint32(w.posted)) // after the receives
 }
 
-// showAt writes what peers see of the receive that is decoded in scratch.
+// showAt publishes the receive that is decoded in scratch.
 func (q *recvQueue) showAt(d *table.Recv, n int, syn prm.Syndrome) {
 	w := q.xrc.window
 	*d = table.Recv{Seq: uint32(w.posted), NSGE: uint32(n)}
@@ -75,7 +75,7 @@ func (q *recvQueue) showAt(d *table.Recv, n int, syn prm.Syndrome) {
 	copy(d.SGE[:], w.scratch[:n])
 }
 
-// popShown is pop for an XRC SRQ. busy: a peer is filling the next receive.
+// popShown is pop for an XRC SRQ. busy means that a peer is filling the next receive.
 func (q *recvQueue) popShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 	q.mu.Lock()
 	q.show()
@@ -88,7 +88,7 @@ func (q *recvQueue) popShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 			return false, true, prm.SyndromeOK
 		}
 		if seq != w.posted && !w.isShown(seq) {
-			seq = w.base // a peer has written nonsense
+			seq = w.base // the claim word is not valid
 		}
 		if seq == w.posted {
 			q.mu.Release()
@@ -103,7 +103,7 @@ func (q *recvQueue) popShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
 	}
 }
 
-// decode reads a receive that is shown.
+// decode reads a published receive.
 func (q *recvQueue) decode(e *recvEntry, s *windowSlot) (syn prm.Syndrome) {
 	segs := q.view.Entry(uint32(s.index))[1:]
 	e.index = s.index
@@ -128,7 +128,7 @@ func (q *recvQueue) retireFilled(seq uint16, n uint32, id uint64) (index uint16,
 	return index, true
 }
 
-// consume ends receive seq, and gives the lock back.
+// consume retires receive seq, publishes further receives, and unlocks mu, which is held.
 func (q *recvQueue) consume(seq uint16) {
 	w := q.xrc.window
 	w.slots[seq%table.ShownRecvs].done = true
@@ -152,15 +152,14 @@ func (q *recvQueue) consume(seq uint16) {
 	}
 }
 
-// filled takes what the peer says in an OpFilled: a message is in a receive. The peer holds
-// its send for complete.
+// handleNotice handles an OpFilled packet: the peer has filled a receive and completed its send.
 func (l *inLink) handleNotice(pkt *ring.Packet) {
 	if q := l.hca.xrcSRQs.findAny(pkt.Ext); q != nil {
 		l.handleNoticeOf(q, pkt)
 	}
 }
 
-// filledIn is filled for a queue.
+// handleNoticeOf is handleNotice for a known queue.
 func (l *inLink) handleNoticeOf(q *recvQueue, pkt *ring.Packet) {
 	known := l.isSender(q.xrc.domain, pkt)
 	index, ok := q.retireFilled(uint16(pkt.RAddr), pkt.Total, table.ClaimID(l.gid))
@@ -169,7 +168,7 @@ func (l *inLink) handleNoticeOf(q *recvQueue, pkt *ring.Packet) {
 		return
 	}
 	if qp := l.receiver(pkt); qp == nil {
-		return // it went meanwhile
+		return // it was destroyed meanwhile
 	} else if lost {
 		qp.failOverrun()
 	} else {
@@ -177,7 +176,7 @@ func (l *inLink) handleNoticeOf(q *recvQueue, pkt *ring.Packet) {
 	}
 }
 
-// isSender reports whether a packet comes over a target in a domain, from its initiator.
+// isSender reports whether a packet was sent over a target in a domain, by its initiator.
 func (l *inLink) isSender(d *xrcDomain, pkt *ring.Packet) bool {
 	if d.dir != nil {
 		return l.isSharedSender(table.TargetEntry(&d.dir.View, pkt.DstQPN), pkt)
@@ -186,19 +185,19 @@ func (l *inLink) isSender(d *xrcDomain, pkt *ring.Packet) bool {
 	return qp != nil && qp.domain == d && qp.entry.From(pkt.SrcQPN, &l.gid)
 }
 
-// isSharedSender is isSender for a target in a shared domain. It may be gone since, with the
-// process of its initiator, or go now: what has been sent before, and is complete there, arrives.
-// Only processes of this user, which can write to the directory, are believed that.
+// isSharedSender is isSender for a target in a shared domain. The target may have been destroyed
+// since, after the process of its initiator has died: messages that were complete before are still
+// accepted. Only processes of this user, which can write to the directory, are trusted in that.
 func (l *inLink) isSharedSender(e *table.QP, pkt *ring.Packet) bool {
 	if !e.Destroyed(pkt.DstQPN) && e.From(pkt.SrcQPN, &l.gid) {
 		return true
 	}
-	// Who destroys it clears the number before whom it is connected to.
+	// Destruction clears the number before the connection.
 	return e.Destroyed(pkt.DstQPN) && l.sameUser && pkt.DstQPN&xrcdomain.NumberBit != 0
 }
 
-// lastFilled completes what the peer has put into a queue that is closing, and that is still
-// in the ring: it is left there, and means nothing when its turn comes. driving is held.
+// handleLastNotices handles the notices in the ring for a queue that is closing. They remain in the
+// ring; handleNotice will ignore them, as it does not find the queue. driving is held.
 func (l *inLink) handleLastNotices(q *recvQueue) {
 	l.eachNotice(func(pkt *ring.Packet) {
 		if pkt.Ext == q.srqn {
@@ -207,7 +206,7 @@ func (l *inLink) handleLastNotices(q *recvQueue) {
 	})
 }
 
-// eachFilled calls f with the notices that are still in the ring. driving is held.
+// eachNotice calls f with the notices in the ring, and does not consume them. driving is held.
 func (l *inLink) eachNotice(f func(pkt *ring.Packet)) {
 	if l.rejected {
 		return
@@ -219,9 +218,8 @@ func (l *inLink) eachNotice(f func(pkt *ring.Packet)) {
 	})
 }
 
-// complete writes the completion of a receive that a peer has filled. A peer that is not
-// connected, or not any more, gets none in: its receive is flushed. False when the CQ has
-// overrun.
+// complete writes the completion of a receive that a peer has filled. If the peer is not connected
+// (known is false), the receive completes as flushed. False if the CQ has overrun.
 func (q *recvQueue) complete(pkt *ring.Packet, index uint16, known bool) bool {
 	e := prm.CQE{Opcode: prm.CQERespSend, Solicited: pkt.Flags&ring.FlagSolicited != 0, UserIndex: q.xrc.uidx,
 		WQECounter: index, QPN: pkt.DstQPN, ByteCount: pkt.Total, Imm: pkt.Imm, SrcQP: pkt.SrcQPN}

@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// OpenXRCD implements prm.XRCHardware. What shares a domain with a name is what the fabric
-// connects: the processes that open it on shm, the XRCDs of one device on loop.
+// OpenXRCD implements prm.XRCHardware. A domain of an inode is shared by what the fabric connects:
+// the processes that open it on shm, the XRCDs of one device on loop.
 func (h *hca) OpenXRCD(attr verbs.XRCDInitAttr) (uint32, error) {
 	if attr.FD == verbs.PrivateXRCD {
 		return h.addDomain(&xrcDomain{})
@@ -36,7 +36,7 @@ func (h *hca) OpenXRCD(attr verbs.XRCDInitAttr) (uint32, error) {
 	return xrcdn, err
 }
 
-// openFirst opens a domain with a name that the device is not in. xrcdMu is held.
+// openFirst opens a domain of an inode that the device does not have open. xrcdMu is held.
 func (h *hca) openFirst(d *xrcDomain, attr verbs.XRCDInitAttr) (uint32, error) {
 	switch {
 	case h.port != nil:
@@ -47,7 +47,7 @@ func (h *hca) openFirst(d *xrcDomain, attr verbs.XRCDInitAttr) (uint32, error) {
 	return h.addDomain(d)
 }
 
-// openAgain opens a domain that this device is in.
+// openAgain opens a domain that this device has open already.
 func (h *hca) openAgain(d *xrcDomain, flags int) (uint32, error) {
 	const exclusive = unix.O_CREAT | unix.O_EXCL
 	if flags&exclusive == exclusive {
@@ -59,7 +59,7 @@ func (h *hca) openAgain(d *xrcDomain, flags int) (uint32, error) {
 	return d.xrcdn, nil
 }
 
-// addDomain gives a domain a number.
+// addDomain adds a domain to those of the device, which assigns its number.
 func (h *hca) addDomain(d *xrcDomain) (uint32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *hca) addDomain(d *xrcDomain) (uint32, error) {
 	return d.xrcdn, err
 }
 
-// domainOf is the domain of an inode; nil if the device is not in it.
+// domainOf returns the domain of an inode; nil if the device does not have it open.
 func (h *hca) domainOf(key xrcdomain.Key) *xrcDomain {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,8 @@ func (h *hca) domainOf(key xrcdomain.Key) *xrcDomain {
 	return h.xrcds.slot[i]
 }
 
-// joinDomain makes the device a member of a domain, and tells initiators. xrcdMu is held.
+// joinDomain makes the device a member of a domain, and publishes that in the table for initiators.
+// xrcdMu is held.
 func (h *hca) joinDomain(d *xrcDomain, attr verbs.XRCDInitAttr) (uint32, error) {
 	place := h.findDomain(xrcdomain.Key{})
 	if place == nil {
@@ -98,7 +99,8 @@ func (h *hca) joinDomain(d *xrcDomain, attr verbs.XRCDInitAttr) (uint32, error) 
 	return n, nil
 }
 
-// findDomain is where the table tells of a domain, or of none; nil if it does not.
+// findDomain returns the table entry of a domain, or a free one for the zero key; nil if there is
+// none.
 func (h *hca) findDomain(key xrcdomain.Key) *table.DomainKey {
 	for i := range table.MaxSharedDomains {
 		if k := h.table.SharedDomain(i); k.Is(key) {
@@ -131,7 +133,7 @@ func (h *hca) CloseXRCD(xrcdn uint32) error {
 	return h.leaveDomain(d)
 }
 
-// leaveDomain ends the membership of the device in a domain that it does not use any more.
+// leaveDomain ends the membership of the device in a domain.
 func (h *hca) leaveDomain(d *xrcDomain) error {
 	if d.dir != nil {
 		h.findDomain(d.key).Store(xrcdomain.Key{})
@@ -142,7 +144,7 @@ func (h *hca) leaveDomain(d *xrcDomain) error {
 	return d.release()
 }
 
-// release gives back what the domain holds of its name.
+// release closes the directory and the inode of the domain.
 func (d *xrcDomain) release() (err error) {
 	if d.dir != nil {
 		err = d.dir.Close()
@@ -153,7 +155,7 @@ func (d *xrcDomain) release() (err error) {
 	return err
 }
 
-// leaveDomains leaves those that the driver has not closed.
+// leaveDomains releases the domains that the driver has not closed.
 func (h *hca) leaveDomains() error {
 	var errs []error
 	for _, d := range h.xrcds.slot {
