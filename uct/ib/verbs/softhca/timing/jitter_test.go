@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// polls is how long a thread takes for n polls that find nothing.
+// polls returns the time of a thread for n polls without result.
 func polls(t *testing.T, seed uint64, jitter Time, n int) Time {
 	t.Helper()
 	p := round()
@@ -23,7 +23,7 @@ func polls(t *testing.T, seed uint64, jitter Time, n int) Time {
 	return ran[0].End - ran[0].Begin
 }
 
-// TestJitter: each call takes a part of it besides, which the seed decides.
+// TestJitter: each call takes a random part of it in addition, which depends on the seed.
 func TestJitter(t *testing.T) {
 	const n, most = 1000, 20 * Nanosecond
 	bare := polls(t, 1, 0, n)

@@ -1,11 +1,11 @@
 package timing
 
-// lock is a spin lock, served in the order of asking. A nil lock is one that the
-// driver does not take.
+// lock is a spin lock with first-in-first-out order. A nil lock is one that the driver does not
+// use.
 //
-// Taking one that is free costs a locked instruction, and the transfer of its line if
-// another core had it last. Releasing one for which k threads spin makes all of them
-// read the line again; on average half of these reads come before that of the one who gets it
+// Acquiring a free lock costs a locked instruction, and the transfer of its line if another core
+// had it last. After the release of a lock for which k threads spin, all of them read the line
+// again; on average half of these reads precede that of the next owner
 // (Boyd-Wickizer et al., "Non-scalable locks are dangerous", OLS 2012, section 3).
 type lock struct {
 	m       *Model

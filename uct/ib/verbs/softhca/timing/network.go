@@ -1,13 +1,13 @@
 package timing
 
 // NewNetwork is New for programs that wait for each other: a work request takes effect
-// when it arrives at the NIC that it goes to, and what comes before its time is tried again.
-// Sinks of its QPs are Targets.
+// when it arrives at the destination NIC, and is sent again if it cannot be executed yet.
+// The Sinks of its QPs must be Targets.
 //
 //	NIC, sender                      link                  NIC, target
 //	first packet read by DMA                               stored by DMA: Target.Arrive
-//	the rest while it is sent ---- latency, bandwidth ---> acknowledgement, or not yet
-//	CQE by DMA  <-------------------- latency ------------ (RNR): sent again after a while
+//	the rest while it is sent ---- latency, bandwidth ---> acknowledgement, or RNR NAK
+//	CQE by DMA  <-------------------- latency ------------ (then it is sent again later)
 func NewNetwork(p Params) (*Model, error) {
 	m, err := New(p)
 	if err == nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// far is a port whose work requests are executed where they arrive.
+// far is a port whose work requests are executed when they arrive.
 type far struct {
 	*port
-	refuse   int  // how many arrivals find nothing to go on with
-	again    Time // and what they are told
-	unready  int  // how many first packets find no receive
+	refuse   int  // number of arrivals that cannot be executed
+	again    Time // the delay that they return
+	unready  int  // number of first packets that find no receive
 	arrived  []Time
 	executed []uint16
 }
@@ -52,7 +52,7 @@ func newFar(t *testing.T, m *Model) *far {
 	return f
 }
 
-// complete has a thread post and then poll until all has completed.
+// complete runs a thread that posts and then polls until all work requests have completed.
 func complete(t *testing.T, f *far, wqes ...WQE) (begin Time) {
 	t.Helper()
 	_, err := f.m.Run(1, []Step{func() (bool, error) {
@@ -69,8 +69,8 @@ func complete(t *testing.T, f *far, wqes ...WQE) (begin Time) {
 	return begin
 }
 
-// A message arrives after the way of its first bit and of all its bytes; its
-// completion comes a latency later.
+// A message arrives after the latency and the time of all its bytes; its completion arrives a latency
+// later.
 func TestNetwork_Write(t *testing.T) {
 	m := newNetwork(t)
 	f := newFar(t, m)
@@ -90,7 +90,7 @@ func TestNetwork_Write(t *testing.T) {
 	assert.Equal(t, []Time{begin + acked*Nanosecond}, f.visible)
 }
 
-// A long message is read, sent and stored at a time, packet by packet.
+// Reading, sending and storing of a large message overlap, packet by packet.
 func TestNetwork_Pipelined(t *testing.T) {
 	m := newNetwork(t)
 	f := newFar(t, m)
@@ -103,7 +103,7 @@ func TestNetwork_Pipelined(t *testing.T) {
 	assert.Less(t, took, Time(length)*Nanosecond*115/100, "headers, and the first packet three times")
 }
 
-// What is fetched arrives here, after a way there and back.
+// Fetched data arrives after a round trip.
 func TestNetwork_Fetch(t *testing.T) {
 	m := newNetwork(t)
 	f := newFar(t, m)
@@ -116,8 +116,8 @@ func TestNetwork_Fetch(t *testing.T) {
 	assert.Less(t, f.visible[0]-f.arrived[0], Microsecond, "the data has arrived")
 }
 
-// What finds no receive is sent again after a while, and all that is behind it too; a
-// queue of another connection is not held up.
+// A message that finds no receive is sent again later, and so are later ones; a queue of another connection
+// is not delayed.
 func TestNetwork_NotReady(t *testing.T) {
 	m := newNetwork(t)
 	a, b := newFar(t, m), newFar(t, m)
@@ -148,7 +148,7 @@ func TestNetwork_NotReady(t *testing.T) {
 	assert.Equal(t, uint64(3), m.Stats().NotReady)
 }
 
-// A process that idles takes no time of others and goes on when something comes.
+// An idle process takes no time of others and continues when a completion arrives.
 func TestProcess_Idle(t *testing.T) {
 	m := newNetwork(t)
 	p := m.NewProcess()
@@ -178,7 +178,7 @@ func TestProcess_Idle(t *testing.T) {
 	assert.GreaterOrEqual(t, computed, Second+1000*Nanosecond)
 }
 
-// A process that idles continues when another one notifies it, at that time.
+// An idle process continues at the time when another one notifies it.
 func TestProcess_Notify(t *testing.T) {
 	m := newNetwork(t)
 	p := m.NewProcess()
@@ -204,7 +204,7 @@ func TestProcess_Notify(t *testing.T) {
 	assert.Equal(t, notified, woke)
 }
 
-// A run in which nothing can come any more ends, and says so.
+// A run in which nothing can arrive any more ends with ErrStalled.
 func TestProcess_Stalled(t *testing.T) {
 	m := newNetwork(t)
 	_, err := m.Run(1, []Step{func() (bool, error) {
@@ -215,7 +215,7 @@ func TestProcess_Stalled(t *testing.T) {
 	require.ErrorIs(t, err, ErrStalled)
 }
 
-// A process uses the NIC that it was placed beside.
+// A process uses the NIC of Place.
 func TestProcess_Place(t *testing.T) {
 	m := newNetwork(t)
 	p := m.NewProcess()
@@ -228,7 +228,7 @@ func TestProcess_Place(t *testing.T) {
 	assert.Same(t, m.nics[0], newFar(t, m).qp.NIC())
 }
 
-// What is done free takes no time, and what was posted then is on its way all the same.
+// Actions inside of Free take no time, and work requests that were posted there are sent.
 func TestProcess_Free(t *testing.T) {
 	m := newNetwork(t)
 	f := newFar(t, m)
@@ -248,14 +248,13 @@ func TestProcess_Free(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A long message that has no receive is refused at its first packet, and leaves the wire to
-// others.
+// A large message without a receive is refused at its first packet, and then does not occupy the wire.
 func TestNetwork_RefusedEarly(t *testing.T) {
 	m := newNetwork(t)
 	a, b := newFar(t, m), newFar(t, m)
 	a.unready, a.again = 2, 100*Microsecond
 	to := m.NewNIC()
-	const length = 1 << 20 // a millisecond
+	const length = 1 << 20 // one millisecond on the wire
 	long, short := a.gather(Span{0x1000, length}), b.write(8)
 	long.To, short.To = to, to
 	posted := 0
@@ -264,7 +263,7 @@ func TestNetwork_RefusedEarly(t *testing.T) {
 		case 1:
 			a.qp.Post(even, false, []WQE{long})
 		case 2:
-			m.Spend(20 * Microsecond) // it has been refused
+			m.Spend(20 * Microsecond) // the message has been refused
 			b.qp.Post(even, false, []WQE{short})
 		}
 		a.poll()
@@ -278,8 +277,8 @@ func TestNetwork_RefusedEarly(t *testing.T) {
 	assert.Equal(t, uint64(2), m.Stats().NotReady)
 }
 
-// Outside of runs looks alone have Clock go on, so that who waits for a time waits for as many of
-// them each time; inside it is the time of the run.
+// Outside of runs only the calls of Clock advance it, so that a wait for a time always takes the same number of
+// calls; inside, it is the time of the run.
 func TestModel_Clock(t *testing.T) {
 	m := newNetwork(t)
 	assert.Equal(t, outsideTick, m.Clock())

@@ -69,24 +69,24 @@ type Params struct {
 	CopyBandwidth int64
 }
 
-// ConnectX4 is a ConnectX-4 EDR adapter beside a 16-core Haswell processor at a fixed
+// ConnectX4 is a ConnectX-4 EDR adapter beside a 16-core Haswell CPU at a fixed
 // 2.5 GHz, the machine of the endpoints paper ("Scalable Communication Endpoints for
-// MPI+Threads Applications", Zambre et al., ICPADS 2018). No value comes from a case
-// in which something is shared.
+// MPI+Threads Applications", Zambre et al., ICPADS 2018). No value comes from a measurement
+// in which threads share an object.
 //
 //	[B]  Zambre et al., "Breaking Band: A Breakdown of High-Performance Communication",
 //	     ICPP 2019: a ConnectX-4 beside a ThunderX2 at 2 GHz, by hardware counters and a
-//	     PCIe analyzer. The processor is another one: see docs/papers/endpoints.md.
+//	     PCIe analyzer. Its CPU differs: see docs/papers/endpoints.md.
 //	[H]  Molka et al., "Cache Coherence Protocol and Memory Performance of the Intel
 //	     Haswell-EP Architecture", ICPP 2015.
 //	[P]  Neugebauer et al., "Understanding PCIe Performance for End Host Networking",
 //	     SIGCOMM 2018.
-//	     Values of [B], [H] and [P] are as noted when this was first written; the figures
-//	     were not within reach to check them again.
+//	     Values of [B], [H] and [P] are from notes of the first version, and were not checked
+//	     against the papers again.
 //	[E]  the endpoints paper itself, where it cites the data sheet.
 //	[S]  PCI Express 3.0 and InfiniBand specifications: arithmetic.
-//	[C]  calibrated on the case without sharing: with fewer, sixteen threads would not be
-//	     fastest with lists of 32 and one completion in 64, as [E] found (section IV).
+//	[C]  calibrated on the case without sharing: with a smaller value, sixteen threads would not be
+//	     fastest with lists of 32 and one completion in 64, as in [E], section IV.
 //	[A]  assumed: no public figure is known.
 func ConnectX4() Params {
 	return Params{
@@ -127,11 +127,11 @@ func ConnectX4() Params {
 
 // ConnectXDDR is a ConnectX DDR adapter (MT25418) beside an Opteron 8350 of 2 GHz, the
 // machine of the TupleQ paper ("TupleQ: Fully-Asynchronous and Zero-Copy MPI over
-// InfiniBand", Koop, Sridhar, Panda, IPDPS 2009). Of no such machine there is a
-// breakdown as there is of ConnectX4, whose costs of the processor were measured at the same
-// clock rate: they stand, as does what is not named here. No value comes from a result of
-// the paper. With these a 1-byte message takes 1.2 us to a program that polls, and long ones
-// have 1.6 GB/s; the paper has latencies "approaching 1usec and bandwidth near 1.5GB/sec".
+// InfiniBand", Koop, Sridhar, Panda, IPDPS 2009). There is no breakdown of such a machine. The CPU
+// costs of ConnectX4 were measured at the same clock rate; they are used here, as are all values of
+// ConnectX4 that are not listed. No value comes from a result of the paper. With these values a
+// 1-byte message to a polling program takes 1.2 us, and large ones have 1.6 GB/s; the paper has
+// latencies "approaching 1usec and bandwidth near 1.5GB/sec".
 //
 //	[S]  PCI Express 1.1 and InfiniBand specifications: arithmetic.
 //	[A]  assumed: no public figure is known.
@@ -147,10 +147,10 @@ func ConnectXDDR() Params {
 	return p
 }
 
-// ConnectX6 is a ConnectX-6 HDR100 adapter beside a Broadwell processor of 2.6 GHz, the machine of the study of
+// ConnectX6 is a ConnectX-6 HDR100 adapter beside a Broadwell CPU of 2.6 GHz, the machine of the study of
 // direct verbs ("In-Depth Evaluation of a Lower-Level Direct-Verbs API on InfiniBand-based Clusters", Michalowicz et al., 2023).
-// What is not named here is that of ConnectX4, which has the same link rate and the same generation of PCIe beside the
-// processor before this one.
+// Values that are not listed are those of ConnectX4, which has the same link rate, the same generation of PCIe, and the
+// previous generation of the CPU.
 //
 //	[D]  NVIDIA, ConnectX-6 InfiniBand/VPI data sheet.
 func ConnectX6() Params {

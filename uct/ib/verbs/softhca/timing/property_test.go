@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traffic has threads post windows of messages and poll for them.
+// traffic runs threads that post windows of messages and poll for their completions.
 type traffic struct {
 	threads, messages, list int
 	shared                  bool // one page, one QP lock for all
@@ -65,8 +65,7 @@ func lastEnd(ran []Ran) (end Time) {
 	return end
 }
 
-// The same inputs and the same seed give the same run, to the picosecond; another
-// seed another start.
+// The same inputs and seed result in exactly the same run; another seed results in other start times.
 func TestRun_Deterministic(t *testing.T) {
 	c := traffic{threads: 16, messages: 200, list: 4, shared: true}
 	ran, stats := c.run(t, ConnectX4(), 42)
@@ -79,8 +78,7 @@ func TestRun_Deterministic(t *testing.T) {
 	assert.NotEqual(t, ran, other)
 }
 
-// No message is sent faster than the pipeline allows; when threads enough keep it
-// busy it is never idle for long.
+// The pipeline limits the message rate; with enough threads it is almost never idle.
 func TestPipeline_WorkConserving(t *testing.T) {
 	p := round()
 	p.MessageGap, p.PollCall = 100*Nanosecond, 50*Nanosecond // the pipeline is slower than anything else
@@ -90,7 +88,7 @@ func TestPipeline_WorkConserving(t *testing.T) {
 	assert.Equal(t, n*p.MessageGap, stats.Pipeline)
 	total := lastEnd(ran)
 	assert.Greater(t, total, stats.Pipeline)
-	// Beyond its work: the start, the first message's way there and the last one's back.
+	// In addition to its work: the start, the path of the first message to it and of the last one back.
 	assert.Less(t, total, stats.Pipeline+startSpread+8*Microsecond)
 }
 
@@ -106,9 +104,9 @@ func costs(p *Params) map[string]*Time {
 	return list
 }
 
-// Nothing is faster when something costs more. That holds as long as requests come to
-// each resource in the same order whatever they cost: one thread, messages of one
-// kind. (Mixed ones may overtake each other, as on any machine.)
+// A higher cost never makes a run faster. This holds if requests arrive at each resource in an order that does
+// not depend on costs: one thread, messages of one type. (Mixed ones may overtake each other, as on any
+// machine.)
 func TestCost_Monotone(t *testing.T) {
 	kinds := map[string]func(p *port) (bool, []WQE){
 		"BlueFlame": func(p *port) (bool, []WQE) { return true, []WQE{p.write(2)} },
@@ -143,7 +141,7 @@ func TestCost_Monotone(t *testing.T) {
 	}
 }
 
-// What threads share can only cost them time.
+// Sharing objects between threads never makes them faster.
 func TestSharing_CostsTime(t *testing.T) {
 	for _, list := range []int{1, 8} {
 		alone, _ := traffic{threads: 8, messages: 160, list: list}.run(t, ConnectX4(), 1)
@@ -153,7 +151,7 @@ func TestSharing_CostsTime(t *testing.T) {
 	}
 }
 
-// More threads on one machine are never faster, each for itself.
+// A thread is never faster with more threads on the machine.
 func TestThreads_ShareTheNIC(t *testing.T) {
 	var last Time
 	for _, n := range []int{1, 4, 16, 32} {
@@ -162,13 +160,13 @@ func TestThreads_ShareTheNIC(t *testing.T) {
 		for _, r := range ran {
 			mean += (r.End - r.Begin) / Time(n)
 		}
-		// Polls look on a grid; which point of it finds a completion is chance.
+		// Polls are at discrete times, so the time of detection varies by a poll.
 		assert.GreaterOrEqual(t, mean, last-last/50, "%d threads", n)
 		last = mean
 	}
 }
 
-// The package has no way to look at a clock, or at the scheduler.
+// The package does not import packages with a clock or a scheduler.
 func TestImports_NoClock(t *testing.T) {
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -184,7 +182,7 @@ func TestImports_NoClock(t *testing.T) {
 	}
 }
 
-// Every parameter has an effect: one that has none is a mistake in the model.
+// Every parameter has an effect.
 func TestParams_AllMatter(t *testing.T) {
 	run := func(p Params) ([]Ran, Stats) {
 		m := newModel(t, p)
@@ -212,7 +210,7 @@ func TestParams_AllMatter(t *testing.T) {
 		return ran, m.Stats()
 	}
 	base := round()
-	base.ReadTags, base.LinkBandwidth = 2, 1e10 // so that reads are what it waits for
+	base.ReadTags, base.LinkBandwidth = 2, 1e10 // so that reads are the bottleneck
 	base.Jitter = Nanosecond
 	want, stats := run(base)
 	v := reflect.ValueOf(base)

@@ -11,7 +11,7 @@ import (
 
 const postCPU = 10 + 20 + 30 + 100 // of one work request, in ns: call, build, record, register
 
-// The path of one message, added up by hand.
+// The time of one message is the sum of the costs on its path.
 func TestPost_OneMessage(t *testing.T) {
 	const (
 		// to the NIC, 64+16 bytes; pipeline; 2+32 bytes of wire; acknowledgement; CQE
@@ -20,7 +20,7 @@ func TestPost_OneMessage(t *testing.T) {
 		doorbell = 200 + 24 + 16 + 1000 + 80 + 8 + 34 + 2000 + 80 + 300
 		// a lookup, a request, 2+16 bytes
 		payload = 40 + 16 + 1000 + 18
-		// the answer: the other side reads; 2+32 bytes of wire, 2+16 to memory
+		// the reply: the other side reads; 2+32 bytes of wire, 2+16 to memory
 		fetched = 1000 + 34 + 18
 	)
 	for name, c := range map[string]struct {
@@ -50,8 +50,8 @@ func TestPost_OneMessage(t *testing.T) {
 	}
 }
 
-// A list is built one by one, rung once, and fetched in reads of 512 bytes, one
-// after the other.
+// A list of work requests has one doorbell, and the NIC fetches it in reads of 512 bytes, one after the
+// other.
 func TestPost_List(t *testing.T) {
 	m := newModel(t, round())
 	p := newPort(t, m, m.NewPage())
@@ -76,7 +76,7 @@ func TestPost_List(t *testing.T) {
 	assert.Equal(t, []uint64{12, 1, 0, 2}, []uint64{s.Messages, s.Doorbells, s.BlueFlames, s.Reads})
 }
 
-// With two reads outstanding the second part of a list is asked for at once.
+// With two outstanding reads the second part of a list is requested at once.
 func TestPost_ListInTwoReads(t *testing.T) {
 	params := round()
 	params.WQEReads = 2
@@ -89,14 +89,14 @@ func TestPost_ListInTwoReads(t *testing.T) {
 	}
 	ran := each(t, m, func() { p.qp.Post(even, false, list) })
 	const (
-		known = 200 + 24 + 16 + 1000 + 512 + 2*16 + 256 + 16 // one behind the other on the link
-		last  = known + 8 + 4*34                             // the first eight went out meanwhile
+		known = 200 + 24 + 16 + 1000 + 512 + 2*16 + 256 + 16 // one after the other on the link
+		last  = known + 8 + 4*34                             // the first eight were sent meanwhile
 	)
 	require.Len(t, p.visible, 1)
 	assert.Equal(t, (last+2000+80+300)*Nanosecond, p.visible[0]-ran[0].End)
 }
 
-// A work request that came by BlueFlame does not overtake one that is fetched.
+// A work request of BlueFlame does not overtake one that is fetched.
 func TestPost_OrderOfDoorbellAndBlueFlame(t *testing.T) {
 	m := newModel(t, round())
 	p := newPort(t, m, m.NewPage())
@@ -107,7 +107,7 @@ func TestPost_OrderOfDoorbellAndBlueFlame(t *testing.T) {
 	assert.Equal(t, []uint16{0, 1}, p.indexes)
 }
 
-// A read takes longer than the write behind it, and still completes first.
+// A read takes longer than the write after it, and still completes first.
 func TestComplete_ReadBeforeWrite(t *testing.T) {
 	m := newModel(t, round())
 	p := newPort(t, m, m.NewPage())
@@ -121,8 +121,8 @@ func TestComplete_ReadBeforeWrite(t *testing.T) {
 	assert.LessOrEqual(t, p.visible[0], p.visible[1])
 }
 
-// Whatever is mixed, completions of a QP come in order, each once, and nothing is
-// left in flight.
+// For any mix of operations, completions of a QP arrive in order, each once, and no work request remains in
+// flight.
 func TestComplete_InOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	for range 60 {
@@ -151,7 +151,7 @@ func TestComplete_InOrder(t *testing.T) {
 	}
 }
 
-// postAny posts a list of anything.
+// postAny posts a list of random work requests.
 func (p *port) postAny(random *rand.Rand, register uint32) {
 	list := make([]WQE, 1+random.IntN(12))
 	for i := range list {
@@ -169,7 +169,7 @@ func (p *port) postAny(random *rand.Rand, register uint32) {
 	p.qp.Post(register, len(list) == 1 && random.IntN(2) == 0, list)
 }
 
-// The clock of a thread is the sum of what it did, to the picosecond, however long.
+// The clock of a thread is the exact sum of its costs, also in a long run.
 func TestClock_NoDrift(t *testing.T) {
 	params := ConnectX4()
 	m := newModel(t, params)
@@ -193,7 +193,7 @@ func TestClock_NoDrift(t *testing.T) {
 	assert.Equal(t, uint64(rounds), m.Stats().Completions)
 }
 
-// A poll sees what is visible when it looks, not earlier.
+// A poll returns only completions that are visible at its time.
 func TestPoll_NotBeforeVisible(t *testing.T) {
 	m := newModel(t, round())
 	p := newPort(t, m, m.NewPage())
@@ -214,8 +214,7 @@ func TestPoll_NotBeforeVisible(t *testing.T) {
 	assert.Less(t, seen, p.visible[0]+m.params.PollCall, "at most one poll later")
 }
 
-// A shared queue is polled by one thread at a time, for as long as it takes to read
-// what is there.
+// Only one thread at a time polls a shared queue, for the time of reading its completions.
 func TestPoll_SharedCQ(t *testing.T) {
 	m := newModel(t, round())
 	var consumed uint32
@@ -237,12 +236,12 @@ func TestPoll_SharedCQ(t *testing.T) {
 	assert.Equal(t, looked[1]+50*Nanosecond+7*Nanosecond, ran[1].End, "the state of the queue is transferred")
 }
 
-// Who polls for another thread takes the tail of its queue away while it has the lock, and
-// reads two lines that the post wrote; the next post of that thread fetches the tail back.
+// A thread that polls for another one moves the tail of its queue to its core while it owns the lock, and
+// reads two lines that the post has written; the next post of the other thread moves the tail back.
 func TestPoll_ForAnother(t *testing.T) {
 	for name, c := range map[string]struct {
 		poller     int
-		poll, post Time // beside what they cost always
+		poll, post Time // in addition to the normal costs
 	}{"own": {0, 0, 0}, "another": {1, 3 * 50, 50}} {
 		t.Run(name, func(t *testing.T) {
 			m := newModel(t, round())
@@ -273,7 +272,7 @@ func TestPoll_ForAnother(t *testing.T) {
 	}
 }
 
-// QPs that share a register take its lock; those that have one of their own do not.
+// QPs that share a register use its lock; QPs with a separate register do not.
 func TestPost_Locks(t *testing.T) {
 	for name, c := range map[string]struct {
 		queue, register bool
@@ -312,7 +311,7 @@ func TestPost_SharedRegister(t *testing.T) {
 	assert.Equal(t, (100+50+3)*Nanosecond, m.Stats().RegisterLockWait, "the write of the other thread and a lock transfer")
 }
 
-// A QP that threads share moves its state from core to core.
+// The state of a QP that threads share is transferred between cores.
 func TestPost_SharedQP(t *testing.T) {
 	m := newModel(t, round())
 	p := &port{t: t, m: m}
@@ -372,7 +371,7 @@ func TestRun_Errors(t *testing.T) {
 	})
 }
 
-// A step that does nothing takes time, so that clocks go on.
+// A step without actions takes time, so that clocks advance.
 func TestRun_EmptyStep(t *testing.T) {
 	m := newModel(t, round())
 	left := 3
@@ -388,8 +387,8 @@ func TestRun_Again(t *testing.T) {
 	assert.GreaterOrEqual(t, second[0].Begin, first[0].End)
 }
 
-// A thread pays for a completion before it handles it, and once, whether the driver gives entries back before it
-// handles them or after that.
+// A thread is charged for a completion before it handles it, and once, whether the driver releases entries before or
+// after it handles them.
 func TestHandled(t *testing.T) {
 	const handle = 11 * Nanosecond
 	for name, late := range map[string]bool{"released early": false, "released late": true} {
@@ -414,7 +413,7 @@ func TestHandled(t *testing.T) {
 			m.Spend(0)
 			took := m.Now() - 100*Microsecond
 			assert.Equal(t, (5+3*7+5)*Nanosecond+2*handle, took, name)
-			if late { // what nobody handles is paid for with the next poll
+			if late { // a completion that is not handled is charged with the next poll
 				assert.Equal(t, (5+2*7)*Nanosecond+2*handle, handled, name)
 			} else {
 				assert.Equal(t, (5+3*7)*Nanosecond+2*handle, handled, name)
@@ -424,7 +423,7 @@ func TestHandled(t *testing.T) {
 	}
 }
 
-// Polls outside of a run take no time, and neither do the completions that they find.
+// Polls outside of a run, and the completions that they return, take no time.
 func TestPoll_CompletionsOfOthers(t *testing.T) {
 	m := newModel(t, round())
 	p := newPort(t, m, m.NewPage())
@@ -439,8 +438,8 @@ func TestPoll_CompletionsOfOthers(t *testing.T) {
 	assert.Zero(t, m.Stats().Completions)
 }
 
-// What the software computes for a post takes the place of the call's time, also if the doorbell comes later. A refused
-// attempt takes no time.
+// The time of the software for a post replaces that of the call, also if the doorbell follows later. A refused attempt
+// takes no time.
 func TestBeforePost(t *testing.T) {
 	const (
 		computes = 50 * Nanosecond
@@ -450,7 +449,7 @@ func TestBeforePost(t *testing.T) {
 	p := newPort(t, m, m.NewPage())
 	each(t, m, func() {
 		spent := func(f func()) Time {
-			at(m, m.Now()+10*Microsecond) // no write waits for another one
+			at(m, m.Now()+10*Microsecond) // so that no write waits for another one
 			begin := m.Now()
 			f()
 			return m.Now() - begin

@@ -27,7 +27,7 @@ func TestLink_Packets(t *testing.T) {
 	assert.Equal(t, Second, l.span(15_753_846_153))
 }
 
-// What a thread waits for is written beside it: a is the first to ask.
+// The comments have the reasons of each wait: a is the first to request the lock.
 func TestLock_HandOff(t *testing.T) {
 	p := round()
 	m := newModel(t, p)
@@ -44,7 +44,7 @@ func TestLock_HandOff(t *testing.T) {
 		}
 	}
 	each(t, m, take(0, 2*Microsecond), take(1, 2*Microsecond+1), take(2, 2*Microsecond+2), take(3, 10*Microsecond))
-	first := 2*Microsecond + p.Atomic // free, nobody had it
+	first := 2*Microsecond + p.Atomic // free, not used before
 	second := first + hold + p.LineTransfer + p.LineTransfer/2
 	third := second + hold + p.LineTransfer
 	late := 10*Microsecond + p.Atomic + p.LineTransfer // free, in the cache of another core
@@ -83,7 +83,7 @@ func TestHandOff_GrowsWithTheWaiters(t *testing.T) {
 	}
 }
 
-// Lines change hands when another thread uses the object, and only then.
+// Lines are transferred only when another thread uses the object.
 func TestShared_Lines(t *testing.T) {
 	m := newModel(t, round())
 	s := shared{m: m, n: 3}
@@ -130,7 +130,7 @@ func TestWord_Load(t *testing.T) {
 		})
 }
 
-// One register has two buffers; two registers of a page take turns.
+// One register has two buffers; writes to two registers of a page are serialized.
 func TestPage_Registers(t *testing.T) {
 	const d, way = 100, 200
 	type write struct {
@@ -179,7 +179,7 @@ func TestRail_ByCacheLine(t *testing.T) {
 	assert.Same(t, b, m.nics[0].rail(0x1041), "the rail of a line does not change")
 }
 
-// Lookups on one rail wait for each other, those on two do not.
+// Lookups on one rail wait for each other; lookups on two rails do not.
 func TestGather_Rails(t *testing.T) {
 	for name, c := range map[string]struct {
 		addrs []uint64
@@ -214,7 +214,7 @@ func TestRead_Tags(t *testing.T) {
 	for m.next() {
 	}
 	require.Len(t, done, 5)
-	// Two at a time; a request takes 16 bytes one way, the answer 80 the other.
+	// Two at a time; a request has 16 bytes, the reply 80.
 	assert.Equal(t, []Time{1096 * Nanosecond, 1176 * Nanosecond, 2192 * Nanosecond, 2272 * Nanosecond, 3288 * Nanosecond}, done)
 	assert.Equal(t, 2, m.nics[0].tags)
 }

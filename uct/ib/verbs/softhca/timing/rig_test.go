@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// round is a machine whose costs are easy to add up, in nanoseconds; a byte takes one
-// on PCIe and on the wire.
+// round returns a machine with round costs in nanoseconds; a byte takes 1 ns on PCIe and on the wire.
 func round() Params {
 	return Params{
 		PostCall: 10 * Nanosecond, WQEBuild: 20 * Nanosecond, DoorbellRecord: 30 * Nanosecond, RegisterWrite: 100 * Nanosecond,
@@ -28,7 +27,7 @@ func newModel(t testing.TB, p Params) *Model {
 	return m
 }
 
-// port is a QP with a CQ, as a driver and a device use them, without any data.
+// port is a QP with a CQ, used as by a driver and a device, without data.
 type port struct {
 	t    testing.TB
 	m    *Model
@@ -46,7 +45,7 @@ func (p *port) Complete(index uint16) {
 	p.indexes = append(p.indexes, index)
 }
 
-// newPort makes a port without locks on a page.
+// newPort returns a port without locks on a page.
 func newPort(t testing.TB, m *Model, page *Page) *port {
 	t.Helper()
 	p := &port{t: t, m: m}
@@ -55,20 +54,20 @@ func newPort(t testing.TB, m *Model, page *Page) *port {
 	return p
 }
 
-// write is a signaled work request of n bytes inline, in one basic block.
+// write returns a signaled work request of n inline bytes, in one basic block.
 func (p *port) write(n int) WQE {
 	p.next++
 	return WQE{Index: p.next - 1, Blocks: 1, Signaled: true, Len: uint64(n)}
 }
 
-// gather is a signaled work request whose payload the NIC reads.
+// gather returns a signaled work request whose payload the NIC reads.
 func (p *port) gather(s Span) WQE {
 	w := p.write(int(s.Len))
 	w.Payload = []Span{s}
 	return w
 }
 
-// poll takes what is visible.
+// poll consumes the visible completions.
 func (p *port) poll() int {
 	p.cq.Poll()
 	n := len(p.visible) - int(p.consumed)
@@ -79,8 +78,8 @@ func (p *port) poll() int {
 // even is the register of a page that these tests use.
 const even = 0x800
 
-// each runs one step in each thread, all beginning within the first microsecond, and
-// returns when they ran.
+// each runs one step in each thread, and returns their start and end times. All begin within the first
+// microsecond.
 func each(t testing.TB, m *Model, steps ...func()) []Ran {
 	t.Helper()
 	list := make([]Step, len(steps))
@@ -92,5 +91,5 @@ func each(t testing.TB, m *Model, steps ...func()) []Ran {
 	return ran
 }
 
-// at waits until the thread's clock is t.
+// at waits until the clock of the running thread is t.
 func at(m *Model, t Time) { m.current.until(t) }

@@ -47,13 +47,13 @@ type Thread struct {
 type Ran struct{ Begin, End Time }
 
 // Run runs one thread for each of steps, all on the caller's goroutine, and returns
-// when each ran. A thread begins at a moment within a microsecond that seed decides, as it decides Params.Jitter. The
-// steps may use objects of the model's devices; a post or poll inside of a step returns
-// when the thread's clock has reached its end. Work that is in flight when the last thread
-// ends is completed.
+// their start and end times. seed decides when each thread starts, within a microsecond, and
+// Params.Jitter. The steps may use objects of the model's devices; a post or poll inside of a step
+// returns when the clock of the thread has reached its end. Run completes work that is in flight
+// when the last thread ends.
 //
-// The first error of a step ends the run, as does ErrStalled; the model is not to be
-// used after that.
+// The first error of a step ends the run, as does ErrStalled; the caller must not use the model
+// after that.
 func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
 	if m.inRun {
 		return nil, errors.New("timing: Run inside of a step")

@@ -15,11 +15,11 @@ const (
 	MaxRecord   = packetLen + MaxPayload
 
 	dataAt = 4096         // the control words have a page of their own
-	Span   = dataAt + Len // of memory that a ring takes
+	Span   = dataAt + Len // of the memory of a ring
 )
 
-// Control is in the link segment; each word on lines of its own. head and tail
-// count bytes and never wrap.
+// Control is in the link segment; each word is on separate cache lines. Head and Tail count bytes
+// and never wrap.
 type Control struct {
 	Head    atomic.Uint64
 	_       [120]byte
@@ -46,7 +46,7 @@ type Packet struct {
 	Length  uint32 // of the record, a multiple of RecordAlign
 	Op      uint8  // Op*
 	Flags   uint8  // Flag*
-	Status  uint8  // syndrome of a refusal, RNR timer code
+	Status  uint8  // syndrome of a NAK or fault, RNR timer code
 	_       uint8
 	SrcQPN  uint32
 	DstQPN  uint32
@@ -65,7 +65,7 @@ type Packet struct {
 // a ring at different addresses.
 var order byte
 
-// Producer is the sending end. Its owner serialises calls.
+// Producer is the sending side. Its owner serialises calls.
 type Producer struct {
 	Ctl  *Control
 	data unsafe.Pointer
@@ -74,12 +74,12 @@ type Producer struct {
 	size uint64 // of the last reserved record: the peer may write to its header
 }
 
-// NewProducer is the sending end of the ring at base, which nothing was sent over.
+// NewProducer returns the sending side of the unused ring at base.
 func NewProducer(base unsafe.Pointer) Producer {
 	return Producer{Ctl: (*Control)(base), data: unsafe.Add(base, dataAt)}
 }
 
-// Reserve returns room for a record with n payload bytes, or nil when the ring is
+// Reserve returns room for a record with n payload bytes, or nil if the ring is
 // full. The record is not visible before Publish.
 func (p *Producer) Reserve(n int) *Packet {
 	need := uint64(packetLen+n+RecordAlign-1) &^ (RecordAlign - 1)
@@ -114,28 +114,28 @@ func (p *Producer) Room(n int) bool {
 	return used <= Len && used+uint64(n)+MaxRecord <= Len
 }
 
-// Body is the payload of a reserved or received record.
+// Body returns the payload of a reserved or received record.
 func (pkt *Packet) Body() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(pkt), packetLen) }
 
-// Publish makes visible the record that Reserve returned last. The store releases what
-// was written to it, for the load in Next; and it comes before the caller's look at the
-// peer's attention and sleeping words: see call in package softhca, and "A store, then a load" in mmio.
+// Publish makes the latest reserved record visible. The store releases the record for the load in
+// Next, and it precedes the caller's loads of the peer's attention and sleeping words: see call in
+// package softhca, and "A store, then a load" in mmio.
 func (p *Producer) Publish(*Packet) {
 	p.tail += p.size
 	race.Release(unsafe.Pointer(&order))
 	p.Ctl.Tail.Store(p.tail)
 }
 
-// AwaitRoom says that the producer waits, and reports whether there is room after
-// all, in which case it need not. The consumer stores head and then looks at waiting, in
-// Release and roomMade: one sees the other.
+// AwaitRoom stores in Waiting that the producer waits, and then reports whether there is room, so
+// that it need not wait. The consumer stores Head in Release and then loads Waiting in RoomMade, so
+// one of them sees the store of the other.
 func (p *Producer) AwaitRoom() bool {
 	p.Ctl.Waiting.Store(1)
 	return p.tail-p.Ctl.Head.Load() <= Len/2
 }
 
-// Consumer is the receiving end. Its owner serialises calls. The peer may write
-// anything to the ring at any time: what Next returns is a checked copy of the
+// Consumer is the receiving side. Its owner serialises calls. The peer may write
+// anything to the ring at any time: Next returns a checked copy of the
 // header, and bytes of the payload may change while they are read.
 type Consumer struct {
 	Ctl  *Control
@@ -144,15 +144,14 @@ type Consumer struct {
 	size uint64 // length of the current record
 }
 
-// NewConsumer is the receiving end of the ring at base, which nothing was sent over.
+// NewConsumer returns the receiving side of the unused ring at base.
 func NewConsumer(base unsafe.Pointer) Consumer {
 	return Consumer{Ctl: (*Control)(base), data: unsafe.Add(base, dataAt)}
 }
 
-// Next copies the next header to pkt and returns its payload; false when there is
-// none. A malformed record breaks the ring: broken is set and nothing more comes. So
-// does more filler than the ring can hold: a peer that writes it all the time would
-// never let go.
+// Next copies the next header to pkt and returns its payload; ok is false if there is
+// none. broken reports a malformed record, after which the ring must not be used, or more filler
+// than fits into the ring: a peer that writes filler all the time cannot keep Next in its loop.
 func (c *Consumer) Next(pkt *Packet) (body unsafe.Pointer, ok, broken bool) {
 	for start := c.Head; c.Head-start <= Len; {
 		avail := c.Ctl.Tail.Load() - c.Head
@@ -179,8 +178,8 @@ func (c *Consumer) Next(pkt *Packet) (body unsafe.Pointer, ok, broken bool) {
 	return nil, false, true
 }
 
-// Each calls f with the headers of the records that wait, and leaves them there; up to one
-// that is malformed.
+// Each calls f with the headers of the published records, up to a malformed one, and does not consume
+// them.
 func (c *Consumer) Each(f func(*Packet)) {
 	ahead := *c
 	ahead.Ctl = new(Control) // releases nothing
@@ -195,9 +194,8 @@ func (c *Consumer) Each(f func(*Packet)) {
 	}
 }
 
-// Release gives the current record back to the producer. The store releases what was
-// read of it, for the loads of head in Reserve and Room: nothing is written over it
-// before.
+// Release returns the current record to the producer. The store orders the reads of the record before
+// the loads of Head in Reserve and Room, so that the producer does not overwrite it earlier.
 func (c *Consumer) Release() {
 	c.Head += c.size
 	c.Ctl.Head.Store(c.Head)

@@ -12,9 +12,9 @@ import (
 	uatomic "go.uber.org/atomic"
 )
 
-// newRing makes both ends of a ring in fresh memory.
+// newRing creates both sides of a ring in new memory.
 func newRing() (*Producer, *Consumer) {
-	mem := make([]uint64, Span/8) // aligned to 8 bytes, which is what the words need
+	mem := make([]uint64, Span/8) // aligned to 8 bytes, as the words require
 	base := unsafe.Pointer(&mem[0])
 	p, c := NewProducer(base), NewConsumer(base)
 	return &p, &c
@@ -86,20 +86,19 @@ func TestRing_FullThenRoom(t *testing.T) {
 	assert.NotNil(t, p.Reserve(MaxPayload))
 }
 
-// What the peer writes to the header of a record while it is made does not move the
-// Producer.
+// A write of the peer to the header of a reserved record does not change the position of the Producer.
 func TestRing_PeerWritesToReservedRecord(t *testing.T) {
 	p, _ := newRing()
 	pkt := p.Reserve(100)
-	pkt.Length = 1 // the peer does
+	pkt.Length = 1 // as the peer could
 	p.Publish(pkt)
 	assert.EqualValues(t, 192, p.Ctl.Tail.Load())
 	next := p.Reserve(1)
 	assert.EqualValues(t, 192, uintptr(unsafe.Pointer(next))-uintptr(p.data))
 }
 
-// A peer that goes on writing filler does not keep the consumer: every look at the ring
-// ends, with nothing or, where the peer wrote faster than it was read, as broken.
+// A peer that continues to write filler does not keep the consumer busy: Next always returns, without a
+// packet or, if the peer writes faster than Next reads, with broken set.
 func TestRing_EndlessFiller(t *testing.T) {
 	p, c := newRing()
 	for range Len / RecordAlign {
@@ -126,7 +125,7 @@ func TestRing_EndlessFiller(t *testing.T) {
 	}
 }
 
-// FuzzRing_Consumer gives the consumer a ring that a hostile peer wrote.
+// FuzzRing_Consumer reads rings with arbitrary contents, as of a hostile peer.
 func FuzzRing_Consumer(f *testing.F) {
 	f.Add(uint64(64), []byte{64, 0, 0, 0, OpSend})
 	f.Add(uint64(1<<40), []byte{0, 0, 0, 0})

@@ -6,10 +6,10 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// A thread that executes work requests or packets all the time holds nobody up.
+// Grace returns although a thread holds the section all the time, as the thread reports quiescent states.
 func TestSection_GraceUnderLoad(t *testing.T) {
 	var s Section
-	s.Lock() // and never free
+	s.Lock() // and never released
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -28,8 +28,8 @@ func TestSection_GraceUnderLoad(t *testing.T) {
 	s.Grace()
 }
 
-// TestSection_GraceWaits: grace does not return while the holder of the section may have a
-// pointer. It returns when the holder says that it has none, and when it unlocks.
+// TestSection_GraceWaits: Grace does not return while the holder of the section may have a pointer. It returns
+// when the holder reports a quiescent state, and when it unlocks.
 func TestSection_GraceWaits(t *testing.T) {
 	for name, release := range map[string]func(s *Section){
 		"quiescent": (*Section).Quiescent,

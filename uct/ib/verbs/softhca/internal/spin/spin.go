@@ -1,4 +1,4 @@
-// Package spin has locks for a few instructions.
+// Package spin has spin locks for critical sections of a few instructions.
 package spin
 
 import (
@@ -7,7 +7,7 @@ import (
 )
 
 // Mutex is held for tens of nanoseconds at a time and never while blocking. A
-// waiter yields, so that the holder runs even when there is one processor.
+// waiter yields, so that the holder can run if there is only one CPU.
 type Mutex struct{ Held atomic.Uint32 }
 
 // Lock waits until the lock is free and takes it.

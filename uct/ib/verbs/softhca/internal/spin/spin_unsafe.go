@@ -9,25 +9,25 @@ import (
 )
 
 // Release is Unlock for a lock whose holders read no other state afterwards: a
-// release store, which on amd64 waits for no earlier store. After Unlock, a load is
-// not done before the lock is seen to be free. The pointer is to a field of l, which
-// is an atomic.Uint32: four aligned bytes.
+// release store, which on amd64 does not wait for earlier stores. With Unlock, later loads
+// are executed after the lock is visibly free. The pointer is to a field of l, an
+// atomic.Uint32: four aligned bytes.
 func (l *Mutex) Release() { mmio.StoreRelease32(unsafe.Pointer(&l.Held), 0) }
 
-// Section is a lock whose holder says, now and then, that it has no pointer into
-// registered memory: who takes memory back need not wait until the lock is free,
-// which may be rare under load.
+// Section is a lock whose holder reports quiescent states, in which it has no pointer into
+// registered memory. A thread that revokes memory waits for the next such state, and not until the
+// lock is free, which may be rare under load.
 type Section struct {
 	Mutex
-	passed atomic.Uint32 // how often it was said; only the holder writes
+	passed atomic.Uint32 // number of quiescent states; only the holder writes it
 }
 
-// Quiescent says so. A full barrier must come before the next look at a key: between
-// that and a plain store the memory could be taken back unseen.
+// Quiescent reports a quiescent state. A full barrier must follow before the holder reads the next
+// key: otherwise the load could precede this store, and the holder would miss a revocation.
 func (s *Section) Quiescent() { mmio.StoreRelease32(unsafe.Pointer(&s.passed), s.passed.Load()+1) }
 
-// Grace returns when the holder of the section at the time of the call has no pointer
-// any more that it had then. What denies new ones must have been stored atomically.
+// Grace returns when the holder of the section has none of the pointers any more that it had at the
+// call. The revocation that prevents new ones must have been stored atomically before.
 func (s *Section) Grace() {
 	for seen := s.passed.Load(); s.Held.Load() != 0 && s.passed.Load() == seen; {
 		runtime.Gosched()

@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// A claim word says which receive of an XRC SRQ is filled next, and which device is at
-// it. Peers write it: who fills a receive claims it first, says in its request ring that
-// it is filled, and then passes the word on to the receive after. The owner believes it as
-// far as it goes with what is posted.
+// ClaimWord is the number of the next receive of an XRC SRQ to fill, and the device that is filling
+// it. Peers write it: a device claims a receive, fills it, puts a notice into its request ring,
+// and then advances the word to the next receive. The owner accepts only values that agree with
+// the posted receives.
 //
-//	63..16  who is filling it, or 0    15..0  number of the receive
+//	63..16  ClaimID of the device, or 0    15..0  number of the receive
 type ClaimWord struct {
 	atomic.Uint64
 	_ [ClaimLen - 8]byte
@@ -36,11 +36,11 @@ func (c Claims) Of(srqn uint32) *ClaimWord {
 	return (*ClaimWord)(unsafe.Add(c.base, uintptr(srqn%MaxXRCSRQ)*ClaimLen))
 }
 
-// ClaimID is how a device with a GID is named in claim words: by 48 random bits.
+// ClaimID returns the 48 random bits that identify the device with a GID in claim words.
 func ClaimID(gid [2]uint64) uint64 { return gid[1]>>claimShift | 1 }
 
-// Claimed is the word for receive seq and the device id, or 0.
+// Claimed returns the word for receive seq and the device id, or 0 for none.
 func Claimed(id uint64, seq uint16) uint64 { return id<<claimShift | uint64(seq) }
 
-// SplitClaim undoes claimed.
+// SplitClaim is the inverse of Claimed.
 func SplitClaim(word uint64) (id uint64, seq uint16) { return word >> claimShift, uint16(word) }

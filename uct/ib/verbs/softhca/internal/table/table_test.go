@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// TestClaimed_Splits: who fills a receive, and which, come back as they went in.
+// TestClaimed_Splits: SplitClaim returns the device and the receive of a claim word.
 func TestClaimed_Splits(t *testing.T) {
 	id := ClaimID([2]uint64{1, 0xfedc_ba98_7654_3210})
 	assert.NotZero(t, id)
@@ -21,7 +21,7 @@ func TestClaimed_Splits(t *testing.T) {
 	}
 }
 
-// TestStateWord_EpochOfEachConnection: a reset and a connection begin another epoch, nothing else does.
+// TestStateWord_EpochOfEachConnection: only a reset and a connection begin another epoch.
 func TestStateWord_EpochOfEachConnection(t *testing.T) {
 	var w StateWord
 	for _, tc := range []struct {

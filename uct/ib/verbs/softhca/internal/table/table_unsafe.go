@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// Layout of a table, and how many entries it has; lengths and places in bytes.
+// Layout of a table, and the numbers of its entries; lengths and offsets in bytes.
 const (
 	magic   = 0x6763_7874 // "gcxt"
 	Version = 9
@@ -25,11 +25,11 @@ const (
 	MRsAt  = QPsAt + MaxQP*EntryLen
 	srqsAt = MRsAt + MaxMR*EntryLen
 	Len    = srqsAt + MaxXRCSRQ*EntryLen
-	// SharedLen is its length on the shm fabric.
+	// SharedLen is the length on the shm fabric.
 	SharedLen = Len + MaxXRCSRQ*ShownRecvs*EntryLen
 )
 
-// QP is what an initiator must know of a responder QP. Fields other than
+// QP has the attributes of a responder QP that initiators need. Fields other than
 // State change only while the state is below RTR.
 type QP struct {
 	QPN     atomic.Uint32 // 0: free
@@ -42,31 +42,30 @@ type QP struct {
 	XRCDN   atomic.Uint32    // of an XRC target: its domain on this device
 	// RNRTimer is the code of the delay after a message found no receive.
 	RNRTimer atomic.Uint32
-	// Of a target in a shared domain, where all devices see one entry: what its responders
-	// there need besides.
+	// Additional attributes of a target in a shared domain, for its responders in all devices.
 	RQPSN   atomic.Uint32
 	PathMTU atomic.Uint32 // verbs.MTU
-	Fault   atomic.Uint32 // verbs.EventType that the devices are told of, in ERR; 0: none
+	Fault   atomic.Uint32 // verbs.EventType that the devices raise, in ERR; 0: none
 	_       [4]byte
 }
 
-// StateWord is the state of a QP as peers see it, and of which connection, if it is a target
-// in a shared domain: the epoch is another one after each reset and connection.
+// StateWord is the published state of a QP. For a target in a shared domain it also identifies the
+// connection: the epoch changes with each reset and each connection.
 //
 //	31..8 epoch    7..0 verbs.QPState
 type StateWord uint32
 
 const epochShift = 8
 
-// State is ERR if it is none: others can write to the directory of a domain.
+// State returns ERR for an invalid value: other processes can write to the directory of a domain.
 func (w StateWord) State() verbs.QPState { return min(verbs.QPState(w), verbs.QPStateErr) }
 
 func (w StateWord) Epoch() uint32 { return uint32(w >> epochShift) }
 
-// ErrorOf is ERR of a connection.
+// ErrorOf returns the word for state ERR of a connection.
 func ErrorOf(epoch uint32) StateWord { return StateWord(epoch<<epochShift | uint32(verbs.QPStateErr)) }
 
-// To is the word after a change of state.
+// To returns the word after a change of state.
 func (w StateWord) To(s verbs.QPState) StateWord {
 	epoch := w.Epoch()
 	if s == verbs.QPStateReset || s == verbs.QPStateRTR {
@@ -80,36 +79,36 @@ func Receiving(s verbs.QPState) bool {
 	return s == verbs.QPStateRTS || s == verbs.QPStateRTR || s == verbs.QPStateSQD
 }
 
-// MR is what an initiator must know of a memory region. key is stored last
-// when the region appears, and cleared first when it goes.
+// MR has the attributes of a memory region that initiators need. Key is stored last
+// when the region is registered, and cleared first when it is revoked.
 type MR struct {
 	Key    atomic.Uint32 // the full rkey; 0: none
 	Access atomic.Uint32
 	PDN    atomic.Uint32
-	Kind   atomic.Uint32 // memArena or memPrivate
+	Kind   atomic.Uint32 // InArena or Private
 	guard.Extent
 	_ [24]byte
 }
 
-// SRQ is what an initiator must know of an XRC SRQ. srqn is stored last when the
-// queue appears, and cleared first when it goes.
+// SRQ has the attributes of an XRC SRQ that initiators need. SRQN is stored last when the
+// queue is created, and cleared first when it is destroyed.
 type SRQ struct {
 	SRQN   atomic.Uint32 // 0: none
 	XRCDN  atomic.Uint32
 	PDN    atomic.Uint32
-	Posted atomic.Uint32 // receives shown so far, modulo 2^16; stored after them
+	Posted atomic.Uint32 // number of receives published so far, modulo 2^16; stored after them
 	Inode  DomainKey     // of a shared domain; 0: private
 	_      [32]byte
 }
 
-// ShownRecvs is how many receives of an XRC SRQ peers see: as many messages can arrive
+// ShownRecvs is the maximum number of published receives of an XRC SRQ: so many messages can arrive
 // while the process of the queue does not run.
 const ShownRecvs = 32
 
-// Recv is a receive of an XRC SRQ as peers see it.
+// Recv is a published receive of an XRC SRQ.
 type Recv struct {
 	Seq  uint32 // its number in the queue, modulo 2^16
-	NSGE uint32 // recvHidden: the target alone can fill it
+	NSGE uint32 // RecvHidden: only the target can fill it
 	SGE  [ShownSGEs]verbs.SGE
 	_    [8]byte
 }
@@ -119,10 +118,10 @@ const (
 	RecvHidden = 1<<32 - 1
 )
 
-// Kinds of registered memory.
+// Values of MR.Kind.
 const (
-	InArena = 1 // in the arena segment: peers map it
-	Private = 2 // elsewhere: peers use cross-memory attach, or ask
+	InArena = 1 // in the arena segment, which peers map
+	Private = 2 // elsewhere: peers use cross-memory attach, or send a request
 )
 
 var (
@@ -132,7 +131,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Recv{})-EntryLen]
 )
 
-// Table is a view of a table segment: the own one, or a peer's.
+// Table is a view of a table segment, of this device or of a peer.
 type Table struct{ Base unsafe.Pointer }
 
 func New(mem []byte) (Table, bool) {
@@ -144,18 +143,16 @@ func New(mem []byte) (Table, bool) {
 
 func (t Table) header() *[2]atomic.Uint32 { return (*[2]atomic.Uint32)(t.Base) }
 
-// Generation counts what the owner has taken back: it is raised after each change of an
-// entry that denies what the entry allowed, and before the owner waits for guards. Who
-// has raised its guard and finds the generation of a check that it made before need
-// not check again.
+// Generation counts the revocations of the owner: the owner increments it after each change of an
+// entry that denies an access, and before it waits for guards. If an initiator has its guard up
+// and finds the generation of an earlier check, that check is still valid.
 func (t Table) Generation() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(t.Base, 24)) }
 
-// Closed is not 0 when the owner has closed the device in order. A peer reads it when its link goes
+// Closed is not 0 after the owner has closed the device gracefully. A peer reads it when its link goes
 // down, to distinguish a close from a death.
 func (t Table) Closed() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(t.Base, 32)) }
 
-// Cookie is the address and the value of a word by which peers recognise this
-// process: see cma.Vec.Probe.
+// Cookie is the address and the value of a word that identifies this process: see cma.Vec.Probe.
 func (t Table) Cookie() *[2]atomic.Uint64 {
 	return (*[2]atomic.Uint64)(unsafe.Add(t.Base, 8))
 }
@@ -166,39 +163,38 @@ func (t Table) SetCookie(word *uint64) {
 	t.Cookie()[1].Store(*word)
 }
 
-// MaxSharedDomains is how many shared domains a device can be in: as many as there is
-// room for in the header.
+// MaxSharedDomains limits the shared domains of a device: those that fit into the header.
 const (
 	domainsAt        = 64
 	MaxSharedDomains = (QPsAt - domainsAt) / 16
 )
 
-// DomainKey names a shared domain by its inode: device and number. 0: none.
+// DomainKey identifies a shared domain by its inode: device and number. 0: none.
 type DomainKey [2]atomic.Uint64
 
 func (t Table) SharedDomain(i int) *DomainKey {
 	return (*DomainKey)(unsafe.Add(t.Base, domainsAt+i*16))
 }
 
-// Load is the key of the domain; false if there is none.
+// Load returns the key of the domain; false if there is none.
 func (k *DomainKey) Load() (key xrcdomain.Key, ok bool) {
 	key = xrcdomain.Key{Ino: k[1].Load(), Dev: k[0].Load()}
 	return key, key.Ino != 0
 }
 
-// Store makes it another domain; the number of the inode last, which is never 0.
+// Store replaces the key. It stores the inode number, which is never 0, last.
 func (k *DomainKey) Store(key xrcdomain.Key) {
 	k[1].Store(0)
 	k[0].Store(key.Dev)
 	k[1].Store(key.Ino)
 }
 
-// Is reports whether it is a domain.
+// Is reports whether k is the key of a domain.
 func (k *DomainKey) Is(key xrcdomain.Key) bool {
 	return k[1].Load() == key.Ino && k[0].Load() == key.Dev
 }
 
-// TargetEntry is the entry of a target in a shared domain: where all its devices look.
+// TargetEntry returns the entry of a target in a shared domain, which all its devices use.
 func TargetEntry(v *xrcdomain.View, number uint32) *QP {
 	return (*QP)(unsafe.Pointer(v.Area(number)))
 }
@@ -247,35 +243,35 @@ func (e *QP) SetDestGID(g verbs.GID) {
 	e.destGID[1].Store(w[1])
 }
 
-// Peer is the device that the QP of the entry is connected to.
+// Peer returns the GID of the device that the QP is connected to.
 func (e *QP) Peer() [2]uint64 { return [2]uint64{e.destGID[0].Load(), e.destGID[1].Load()} }
 
 func (e *QP) Load() StateWord { return StateWord(e.State.Load()) }
 
-// Change stores the word that comes after w; false if it is not w any more.
+// Change replaces the state word w by the one for state to; false if the word has changed.
 func (e *QP) Change(w StateWord, to verbs.QPState) bool {
 	return e.State.CompareAndSwap(uint32(w), uint32(w.To(to)))
 }
 
-// Accepts reports whether the entry is of QP qpn, ready to receive from the QP
-// srcQPN at the port src. State is loaded first, as it is stored last.
+// Accepts reports whether the entry is that of QP qpn, ready to receive from the QP
+// srcQPN of the device src. State is loaded first, as it is stored last.
 func (e *QP) Accepts(qpn, srcQPN uint32, src *[2]uint64) bool {
 	return Receiving(verbs.QPState(e.State.Load())) && e.QPN.Load() == qpn && e.From(srcQPN, src)
 }
 
-// From reports whether the entry's QP is connected to the QP srcQPN at the port src.
+// From reports whether the QP is connected to the QP srcQPN of the device src.
 func (e *QP) From(srcQPN uint32, src *[2]uint64) bool {
 	return e.DestQPN.Load() == srcQPN && e.destGID[0].Load() == src[0] && e.destGID[1].Load() == src[1]
 }
 
-// Destroyed reports whether the entry was of QP qpn, which has existed, and is not any more.
+// Destroyed reports whether QP qpn, which has existed in this entry, was destroyed.
 func (e *QP) Destroyed(qpn uint32) bool { return e.QPN.Load() != qpn }
 
-// GIDWords is a GID as two words in memory order, for comparing.
+// GIDWords returns a GID as two words in memory order, for comparisons.
 func GIDWords(g verbs.GID) [2]uint64 { return *(*[2]uint64)(unsafe.Pointer(&g)) }
 
-// FailOf moves the target of an entry to ERR if it is connected to a device: that connection,
-// and no later one. False if there is none.
+// FailOf moves a target to ERR if it is connected to the device gid, but does not fail a later
+// connection. It reports whether it has changed the state.
 func (e *QP) FailOf(gid [2]uint64) bool {
 	for range StateTries {
 		w := e.Load()
@@ -289,8 +285,8 @@ func (e *QP) FailOf(gid [2]uint64) bool {
 	return false
 }
 
-// Takes reports whether the initiator may fill the receive with n bytes. What is longer is
-// for the target to refuse.
+// Takes reports whether the initiator may fill the receive with n bytes. The target rejects longer
+// messages.
 func (d *Recv) Takes(n uint64) bool {
 	if d.NSGE > ShownSGEs {
 		return false
@@ -302,7 +298,8 @@ func (d *Recv) Takes(n uint64) bool {
 	return n <= total
 }
 
-// At is where offset off of the message goes, and how many bytes lie together there.
+// At returns the key and address for offset off of the message, and the number of contiguous bytes
+// there.
 func (d *Recv) At(off uint64) (key uint32, addr, n uint64) {
 	for _, s := range d.SGE[:min(d.NSGE, ShownSGEs)] {
 		if length := uint64(s.Length); off >= length {
@@ -314,6 +311,6 @@ func (d *Recv) At(off uint64) (key uint32, addr, n uint64) {
 	return 0, 0, 0
 }
 
-// StateTries is more often than members change a target at the same time. A process that
-// writes to the directory all the time cannot keep others in a loop.
+// StateTries limits the tries to change a state word: more than members change a target at the same
+// time. So a process that writes to the directory all the time cannot keep others in a loop.
 const StateTries = 1 << 10

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkJoin_First is a member that makes a domain and leaves it: it looks for others at
-// all places.
+// BenchmarkJoin_First measures a member that creates a domain and leaves it: it tries to connect to all
+// places.
 func BenchmarkJoin_First(b *testing.B) {
 	path := domainFile(b)
 	for b.Loop() {

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// roleEnv makes the test binary a member of a domain; it names the file.
+// roleEnv makes the test binary a member of a domain; its value is the file.
 const roleEnv = "GUCX_XRCDOMAIN_TEST_FILE"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// gidFor is the GID of a test's member.
+// gidFor returns the GID of a member of a test.
 func gidFor(n int) [16]byte { return [16]byte{0xfe, 0x80, 14: byte(n >> 8), 15: byte(n)} }
 
 func joinPath(path string, n int) (*Domain, error) {
@@ -39,15 +39,15 @@ func joinPath(path string, n int) (*Domain, error) {
 	return Join(int(f.Fd()), unix.O_CREAT, gidFor(n), func() {})
 }
 
-// runMember joins as member 1000, says so, and does what the lines of its input say, each
-// answered by a line:
+// runMember joins as member 1000, prints a line, and executes the commands on its input. It replies to each
+// with a line:
 //
-//	srq          takes an SRQ number: it
-//	unsrq N      gives it back: "ok"
-//	qp N         makes a target QP with N in its area: its number
-//	open N       refers to a target QP: "ok"
-//	close N      takes that back: "true" if it was the last
-//	hold         takes the lock for changes and keeps it: "ok"
+//	srq          adds an SRQ: its number
+//	unsrq N      removes an SRQ: "ok"
+//	qp N         adds a target QP with N in its area: its number
+//	open N       opens a target QP: "ok"
+//	close N      closes a target QP: "true" if it was the last reference
+//	hold         acquires the lock for changes and never releases it: "ok"
 //
 // It leaves at the end of the input.
 func runMember(path string) error {
@@ -94,7 +94,7 @@ func memberDoes(d *Domain, cmd string, n uint32) any {
 	return out
 }
 
-// child is a member in a process of its own.
+// child is a member in another process.
 type child struct{ *testenv.Subprocess }
 
 func startMember(t testing.TB, path string) *child {
@@ -104,14 +104,14 @@ func startMember(t testing.TB, path string) *child {
 	return c
 }
 
-// tell gives a command and returns the answer.
+// do sends a command and returns the reply.
 func (c *child) do(t testing.TB, format string, args ...any) string {
 	t.Helper()
 	c.Tell(t, format, args...)
 	return c.Line(t)
 }
 
-// number is tell for commands that answer with a number.
+// number is do for commands whose reply is a number.
 func (c *child) number(t testing.TB, format string, args ...any) (n uint32) {
 	t.Helper()
 	_, err := fmt.Sscan(c.do(t, format, args...), &n)

@@ -1,42 +1,43 @@
-// Package xrcdomain is the directory of an XRC domain that processes share.
+// Package xrcdomain implements the directory of an XRC domain that processes share.
 //
-// A domain belongs to an inode: the processes of one user that open it, on one host,
-// find each other and map one segment, the directory.
+// A domain belongs to an inode: the processes of one user on one host that open the inode
+// discover each other and map the same segment, the directory.
 //
 //	joining, under flock of the inode
-//	  any member listens?  -- yes -->  take the directory from it
-//	                       -- no  -->  make one
-//	  take a free place: the lock of its byte, and its abstract socket
+//	  any member listens?  -- yes -->  get the directory from it
+//	                       -- no  -->  create one
+//	  reserve a free place: the lock of its byte, and its abstract socket
 //
 //	directory   members      their GIDs, by place
-//	            SRQ numbers  which member has the SRQ
-//	            target QPs   which initiator they serve, which members refer to them
+//	            SRQ numbers  the member with the SRQ
+//	            target QPs   their initiator, and the members that refer to them
 //
 // # Liveness
 //
-// A member holds a lock of the open file description of the directory (F_OFD_SETLK of
-// fcntl(2)) on the byte of its place. The kernel drops it when the process exits or is
-// killed, so there is nothing to find afterwards: what a dead member had is passed over
-// by those who look, and cleared by the member that takes its place or needs the room. The
-// segment goes with the last process that has it.
+// A member has a lock of the open file description of the directory (F_OFD_SETLK of
+// fcntl(2)) on the byte of its place. The kernel releases it when the process exits or is
+// killed, so no cleanup is needed: readers ignore the entries of a dead member, and the member
+// that gets its place or needs the room clears them. The kernel frees the segment with the last
+// process that maps it.
 //
 // # Changes
 //
-// Members change the directory under another such lock, one at a time; each entry has a
-// word that is stored last when it appears and cleared first when it goes, so a member
-// that is killed in the middle leaves no half of one. Reading takes no lock, and neither
-// does giving an SRQ number back.
+// Members change the directory under another such lock, one at a time. Each entry has a
+// word that is stored last when the entry is created and cleared first when it is removed, so a
+// member that is killed during a change leaves no partial entry. Reads, and the release of an SRQ
+// number, need no lock.
 //
-// Who changes what others are to look at calls them (Call): a connection to their socket does.
+// A member that changes an entry that others must check calls them (Call), by a connection to their
+// socket.
 //
-// A member that is stopped in the middle of a change, which takes some microseconds, holds up
-// the changes of all others: each ends with ucs.ErrTimedOut after 5 s, and so do those of
-// other goroutines of that member which wait behind it. Messages are not held up.
+// A member that is stopped during a change, which takes some microseconds, blocks the
+// changes of all others: each fails with ucs.ErrTimedOut after 5 s, as do those of
+// other goroutines of the stopped member that wait for it. Messages are not affected.
 //
 // # Trust
 //
-// Other users are turned away on both sides of the sockets. A process of the same user
-// can write anything to the directory: what is read is checked for range, and loops end. So it
-// can have messages of the domain go to the wrong member or to none, stop its targets, connect
-// them to itself or let them grant what their owners did not, and hold up changes.
+// Both sides of a socket reject other users. A process of the same user
+// can write anything to the directory: readers check the range of values, and their loops are
+// bounded. So such a process can misdirect or stop messages of the domain, stop its targets, connect
+// them to itself or extend their access rights, and block changes.
 package xrcdomain

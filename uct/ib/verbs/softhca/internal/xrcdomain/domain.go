@@ -13,11 +13,11 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Key names a domain to initiators that are not in it.
+// Key identifies a domain for initiators that are not members.
 type Key struct{ Dev, Ino uint64 }
 
-// Hold is the key of the domain of the inode that fd is open on, and a descriptor with which
-// no other file gets that inode: the caller's, as long as it uses the key. Errors as Join.
+// Hold returns the key of the domain of the inode of fd, and a descriptor that prevents reuse of the
+// inode. The caller must close it when it no longer uses the key. Errors as Join.
 func Hold(fd int) (key Key, held int, err error) {
 	id, err := identify(fd)
 	if err == nil {
@@ -33,7 +33,7 @@ func Hold(fd int) (key Key, held int, err error) {
 type Member struct {
 	GID [16]byte
 	PID int
-	// Joins tells it from those that had the place before.
+	// Joins distinguishes the member from earlier ones at its place.
 	Joins uint32
 }
 
@@ -42,11 +42,11 @@ type View struct {
 	id    inode
 	dir   directory
 	lock  locks
-	place int // of the member that looks; -1: none
+	place int // of the member that reads; -1: it is not a member
 }
 
-// Open maps the directory of a domain without becoming a member. ucs.ErrUnreachable if it
-// has none; ucs.ErrTimedOut if all are stopped. Blocks while they do not answer.
+// Open maps the directory of a domain without joining it. ucs.ErrUnreachable if the domain has no
+// member; ucs.ErrTimedOut if all members are stopped. Open blocks while they do not reply.
 func Open(key Key) (*View, error) {
 	id := inode{key.Dev, key.Ino}
 	v := &View{id: id, place: -1}
@@ -63,7 +63,7 @@ func Open(key Key) (*View, error) {
 	return v, nil
 }
 
-// Key names the domain.
+// Key returns the key of the domain.
 func (v *View) Key() Key { return Key{v.id.dev, v.id.ino} }
 
 // Close unmaps the directory. Idempotent.
@@ -76,11 +76,11 @@ func (v *View) Close() error {
 	return err
 }
 
-// alive reports whether there is a member at a place, which is in range. A member's own
-// lock does not show as taken to itself.
+// alive reports whether there is a member at a place, which is in range. F_OFD_GETLK does not report
+// the lock of the member itself.
 func (v *View) alive(place int) bool { return place == v.place || v.lock.alive(place) }
 
-// memberAt is the member at a place; false if it is dead or gone.
+// memberAt returns the member at a place; false if it is dead or has left.
 func (v *View) memberAt(place int) (Member, bool) {
 	if !v.alive(place) {
 		return Member{}, false
@@ -90,11 +90,11 @@ func (v *View) memberAt(place int) (Member, bool) {
 		Joins: m.joins.Load()}, true
 }
 
-// Joins is Member.Joins of a place, which is below MaxPlaces: one load.
+// Joins returns Member.Joins of a place, which is below MaxPlaces: one load.
 func (v *View) Joins(place int) uint32 { return v.dir.member(place).joins.Load() }
 
-// HasMember reports whether the device with a GID is a member: the directory of a domain
-// that ended is another one than that of the domain with the same key after.
+// HasMember reports whether the device with a GID is a member. After all members have left, a
+// later domain with the same key has another directory.
 func (v *View) HasMember(gid [16]byte) bool {
 	w := words(gid)
 	for place := range maxMembers {
@@ -108,25 +108,25 @@ func (v *View) HasMember(gid [16]byte) bool {
 
 // Domain is the membership of a device. Methods may be called by any goroutine until
 // Close. Those that change the directory wait for each other, and up to lockTimeout for
-// another member that changes it; then they return ucs.ErrTimedOut, and nothing has changed.
-// Those of View, and RemoveSRQ, wait for nobody.
+// another member that changes it; then they return ucs.ErrTimedOut and change nothing.
+// The methods of View, and RemoveSRQ, do not wait.
 type Domain struct {
 	View
 	server *server
 	called func()
 
-	mu     sync.Mutex // outside of the lock for changes, which goroutines share
+	mu     sync.Mutex // acquired before the lock for changes, which does not exclude goroutines of one process
 	opened map[uint32]int
 	closed bool
 }
 
-// Join makes the device with this GID a member of the domain of the inode that fd is
-// open on: a file or a directory. fd stays the caller's. flags are O_CREAT, to make the
-// domain if it has no member, and O_EXCL besides if it must have none. Blocks while another
-// process joins, and while no member answers.
+// Join makes the device with this GID a member of the domain of the inode of fd, a file or a
+// directory. The caller still owns fd. flags: O_CREAT creates the domain if it has no member;
+// O_CREAT|O_EXCL requires that it has none. Join blocks while another process joins, and while no
+// member replies.
 //
-// called runs whenever somebody uses Call for this member, and may run without, until Close has
-// returned: on a goroutine of the domain.
+// called runs on a goroutine of the domain, for each Call to this member, and possibly at other
+// times, until Close has returned.
 //
 // Errors, within a *ucs.OpError: ucs.ErrInvalidParam (fd is neither), unix.EAGAIN (no member,
 // without O_CREAT), unix.EEXIST (members, with O_EXCL), ucs.ErrTimedOut (a process that
@@ -169,7 +169,7 @@ func (d *Domain) join(fd, flags int, gid [16]byte) (err error) {
 	return d.enter(gid)
 }
 
-// open takes the directory from a member, or makes one.
+// open gets the directory from a member, or creates one.
 func (d *Domain) open(flags int) error {
 	const exclusive = unix.O_CREAT | unix.O_EXCL
 	fd, err := fetch(d.id)
@@ -188,7 +188,7 @@ func (d *Domain) open(flags int) error {
 	return err
 }
 
-// enter takes a free place. Joining is locked.
+// enter reserves a free place. The lock for joining is held.
 func (d *Domain) enter(gid [16]byte) error {
 	for place := range maxMembers {
 		if !d.lock.lockPlace(place) {
@@ -197,7 +197,7 @@ func (d *Domain) enter(gid [16]byte) error {
 		s, err := serve(d.id, place, d.lock.fd, d.called)
 		if errors.Is(err, unix.EADDRINUSE) {
 			d.lock.unlockPlace(place)
-			continue // another user's
+			continue // another user has the socket address
 		}
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (d *Domain) enter(gid [16]byte) error {
 	return fmt.Errorf("%w: %d members", ucs.ErrNoMemory, maxMembers)
 }
 
-// settle clears what an earlier member at the place had, and publishes this one.
+// publish clears the entries of an earlier member at the place, and publishes this member.
 func (d *Domain) publish(gid [16]byte) error {
 	err := d.change(func() error {
 		d.clearPlace(d.place, srqDied)
@@ -239,8 +239,8 @@ func (d *Domain) change(f func() error) error {
 	return f()
 }
 
-// forget removes what the member at a place has; its SRQ numbers become free. Under the lock
-// for changes.
+// clearPlace removes the entries of the member at a place; its SRQ numbers get the value free. The
+// lock for changes is held.
 func (d *Domain) clearPlace(place int, free srqWord) {
 	d.clearSRQs(place, free)
 	for i := range d.dir.qpsEnd() {
@@ -248,8 +248,8 @@ func (d *Domain) clearPlace(place int, free srqWord) {
 	}
 }
 
-// Close leaves the domain: its SRQ numbers go, and target QPs that no other member refers
-// to. Idempotent.
+// Close leaves the domain: it removes the SRQ numbers of the member, and the target QPs to which no
+// other member refers. Idempotent.
 func (d *Domain) Close() error {
 	err := d.change(func() error {
 		d.clearPlace(d.place, 0)
@@ -264,6 +264,6 @@ func (d *Domain) Close() error {
 		return nil
 	}
 	d.closed = true
-	// What a member that is stopped keeps from being cleared goes as that of a dead one.
+	// If the change has timed out, the entries remain, like those of a dead member.
 	return errors.Join(d.server.close(), d.View.Close())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// domainFile is the file of a new domain.
+// domainFile returns the file of a new domain.
 func domainFile(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "domain")
@@ -31,7 +31,7 @@ func join(t testing.TB, path string, n int) *Domain {
 	return d
 }
 
-// isFirst is the member 1.
+// isFirst reports whether a GID is that of member 1.
 func isFirst(gid [16]byte) bool { return gid == gidFor(1) }
 
 func addSRQ(t testing.TB, d *Domain) uint32 {
@@ -90,7 +90,7 @@ func TestSRQ_ProcessIsKilled(t *testing.T) {
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok)
 	assert.True(t, a.SRQDied(n))
-	again := startMember(t, path) // takes the same place
+	again := startMember(t, path) // gets the same place
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok, "the next member at the place must not get the SRQ of the dead one")
 	assert.True(t, a.SRQDied(n), "also after that member has cleared the place")
@@ -98,7 +98,7 @@ func TestSRQ_ProcessIsKilled(t *testing.T) {
 	assert.NotEqual(t, n, again.number(t, "srq"))
 }
 
-// TestDirectory_Survives: the process that made it is killed, another joins later.
+// TestDirectory_OutlivesCreator: the creator is killed, and another member joins later.
 func TestDirectory_OutlivesCreator(t *testing.T) {
 	path := domainFile(t)
 	first := startMember(t, path)
@@ -149,8 +149,8 @@ func TestQP_ExistsWhileReferred(t *testing.T) {
 	}
 }
 
-// TestQP_RemovedByLastLivingMember: a member that leaves without having closed its QPs takes those
-// with it that only dead ones refer to besides.
+// TestQP_RemovedByLastLivingMember: a member that leaves without closing its QPs removes those to which only
+// dead members refer besides it.
 func TestQP_RemovedByLastLivingMember(t *testing.T) {
 	path := domainFile(t)
 	a, b, c := join(t, path, 1), join(t, path, 2), startMember(t, path)
@@ -181,7 +181,7 @@ func TestQP_SecondOpens(t *testing.T) {
 	require.NotEqual(t, n, addQP(t, a), "a number must not be reused at once")
 }
 
-// TestQP_NumberIsReused: two targets with one number, after each other, are distinguished.
+// TestQP_NumberIsReused: Serial distinguishes two successive targets with the same number.
 func TestQP_NumberIsReused(t *testing.T) {
 	a := join(t, domainFile(t), 1)
 	first := addQP(t, a)
@@ -196,7 +196,7 @@ func TestQP_NumberIsReused(t *testing.T) {
 	assert.Equal(t, serial+qpSerials, a.Serial(n))
 }
 
-// TestCall: members that refer to a target are called, whatever becomes of others.
+// TestCall: members that refer to a target are called, also if others are dead or stopped.
 func TestCall(t *testing.T) {
 	path := domainFile(t)
 	c, a := startMember(t, path), join(t, path, 1)
@@ -204,7 +204,7 @@ func TestCall(t *testing.T) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	calls := make(chan struct{}) // nobody but Call connects to the last that has joined
+	calls := make(chan struct{}) // only Call connects to the member that joined last
 	b, err := Join(int(f.Fd()), unix.O_CREAT, gidFor(2), func() { calls <- struct{}{} })
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
@@ -221,7 +221,7 @@ func TestCall(t *testing.T) {
 	<-calls
 }
 
-// TestQP_Numbers: each has its entry, in domains that begin anywhere.
+// TestQP_Numbers: each number has a separate entry, wherever the numbers of the domain start.
 func TestQP_Numbers(t *testing.T) {
 	a := join(t, domainFile(t), 1)
 	seen := map[*Area]bool{}
@@ -240,7 +240,7 @@ func TestQP_Numbers(t *testing.T) {
 	require.Equal(t, 100, areas)
 }
 
-// TestSRQ_Numbers: one that was given back does not come again soon, and a slot has an end.
+// TestSRQ_Numbers: a released number is not reused soon, and a slot has a limited number of numbers.
 func TestSRQ_Numbers(t *testing.T) {
 	a := join(t, domainFile(t), 1)
 	seen := map[uint32]bool{}
@@ -286,7 +286,7 @@ func TestJoin_NotByPipe(t *testing.T) {
 	require.ErrorIs(t, err, unix.EBADF)
 }
 
-// TestJoin_PastStopped: members that are stopped answer nobody; another one does.
+// TestJoin_SkipsStoppedMembers: stopped members do not reply, and another one does.
 func TestJoin_SkipsStoppedMembers(t *testing.T) {
 	path := domainFile(t)
 	c := startMember(t, path) // has the first place
@@ -299,7 +299,7 @@ func TestJoin_SkipsStoppedMembers(t *testing.T) {
 	assert.True(t, ok)
 }
 
-// TestJoin_AtOnce: members that come at the same time are in one domain.
+// TestJoin_Concurrent: members that join at the same time are in one domain.
 func TestJoin_Concurrent(t *testing.T) {
 	path := domainFile(t)
 	const n = 8
@@ -324,8 +324,8 @@ func TestJoin_Concurrent(t *testing.T) {
 	}
 }
 
-// TestChurn: processes come, take numbers, refer to a target QP, and are killed or leave
-// in any order. Who stays sees exactly what the living have.
+// TestChurn: processes join, add SRQs, refer to a target QP, and are killed or leave in random order. The
+// remaining member sees exactly the objects of members that are alive.
 func TestChurn(t *testing.T) {
 	path := domainFile(t)
 	a := join(t, path, 1)
@@ -380,7 +380,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestChange_HolderIsKilled: the lock for changes goes with its holder.
+// TestChange_HolderIsKilled: the lock for changes is released when its holder is killed.
 func TestChange_HolderIsKilled(t *testing.T) {
 	path := domainFile(t)
 	a, c := join(t, path, 1), startMember(t, path)
@@ -390,8 +390,8 @@ func TestChange_HolderIsKilled(t *testing.T) {
 	addSRQ(t, a)
 }
 
-// TestFetch_DoesNotLock: a descriptor of the directory that has been given away has
-// no lock of the member that gave it.
+// TestFetch_DoesNotLock: a descriptor of the directory that a member has sent does not share the locks of the
+// member.
 func TestFetch_DoesNotLock(t *testing.T) {
 	path := domainFile(t)
 	c := startMember(t, path)

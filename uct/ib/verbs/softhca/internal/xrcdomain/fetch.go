@@ -15,10 +15,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// fetch takes the descriptor of the directory from a member; -1 if there is none.
+// fetch gets the descriptor of the directory from a member; -1 if there is none.
 //
-// Errors: ucs.ErrTimedOut (there are members, none answers), system calls, unix.EMFILE also where
-// a member has answered and there was no room for the descriptor.
+// Errors: ucs.ErrTimedOut (there are members, but none replies), system calls. unix.EMFILE also if a
+// member has replied and this process could not receive the descriptor.
 func fetch(id inode) (int, error) {
 	for limit := timelimit.New(responseTimeout); ; time.Sleep(hedgePause) {
 		fd, busy, err := requestFD(id)
@@ -41,7 +41,7 @@ func requestFD(id inode) (fd, busy int, err error) {
 		conn, err := d.dial(id, place)
 		switch {
 		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPROTOTYPE):
-			continue // nobody listens, or somebody else does
+			continue // no process listens, or another program does
 		case errors.Is(err, unix.EAGAIN):
 			busy++
 			continue
@@ -62,11 +62,11 @@ func requestFD(id inode) (fd, busy int, err error) {
 	if r.pending > 0 {
 		return -1, busy, fmt.Errorf("%w: %d members, none replies", ucs.ErrTimedOut, r.pending)
 	}
-	return -1, busy, nil // they left meanwhile, or were other users
+	return -1, busy, nil // they have left, or belong to other users
 }
 
-// dialer tries one name after another with the same socket, until one takes it: most have
-// nobody.
+// dialer tries one address after another with the same socket until one accepts, as most places have
+// no member.
 type dialer struct{ fd int } // -1: none
 
 // dial connects to the member at a place. It does not block.
@@ -108,8 +108,8 @@ type response struct {
 type requests struct {
 	conns     []*net.UnixConn
 	pending   int
-	failed    error         // of an answer
-	responses chan response // room for all, so that none blocks
+	failed    error         // of a response
+	responses chan response // has room for all, so that no send blocks
 }
 
 func (r *requests) add(conn *net.UnixConn) {
@@ -118,8 +118,9 @@ func (r *requests) add(conn *net.UnixConn) {
 	go func() { r.responses <- receive(conn) }()
 }
 
-// wait returns the first descriptor that comes; -1 when all have answered, or after d. What has come
-// by then is taken: a process that stood still finds it together with the end of its time.
+// wait returns the first descriptor that arrives; -1 if all members have replied without one, or after
+// d. It also returns a descriptor that has arrived when d expires: a process that was stopped finds
+// both at the same time.
 func (r *requests) wait(d time.Duration) int {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
@@ -167,7 +168,7 @@ func (r *requests) accept(a response) bool {
 	return a.fd >= 0
 }
 
-// abandon ends the requests that have not been answered, and waits for their goroutines.
+// abandon cancels the requests without response, and waits for their goroutines.
 func (r *requests) abandon() {
 	for _, conn := range r.conns {
 		_ = conn.SetDeadline(time.Unix(1, 0))
@@ -179,7 +180,7 @@ func (r *requests) abandon() {
 	}
 }
 
-// receive reads the answer of a member and closes conn.
+// receive reads the response of a member and closes conn.
 func receive(conn *net.UnixConn) response {
 	defer func() { _ = conn.Close() }()
 	if sameUser(conn) != nil {
@@ -187,13 +188,13 @@ func receive(conn *net.UnixConn) response {
 	}
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, oobLen, flags, _, err := conn.ReadMsgUnix(buf, oob)
-	fds := descriptors(oob[:max(oobLen, 0)]) // also an error may bring some
+	fds := descriptors(oob[:max(oobLen, 0)]) // descriptors may also arrive with an error
 	if err == nil && n == 1 && buf[0] == layoutVersion && flags&unix.MSG_TRUNC == 0 {
 		cut := flags&unix.MSG_CTRUNC != 0
 		switch {
 		case len(fds) == 1 && !cut:
 			return response{fd: fds[0]}
-		case len(fds) == 0 && cut: // the kernel had no place for it
+		case len(fds) == 0 && cut: // the kernel could not install the descriptor
 			return response{-1, os.NewSyscallError("recvmsg", unix.EMFILE)}
 		}
 	}
@@ -203,7 +204,7 @@ func receive(conn *net.UnixConn) response {
 	return response{fd: -1}
 }
 
-// descriptors returns all that are in control data.
+// descriptors returns all descriptors in control data.
 func descriptors(oob []byte) (all []int) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -219,8 +220,8 @@ func descriptors(oob []byte) (all []int) {
 	return all
 }
 
-// mapDirectory opens the file of the directory again, for locks of its own, and maps it.
-// fd is closed in every case.
+// mapDirectory opens the file of the directory again, for separate locks, and maps it. It always
+// closes fd.
 func mapDirectory(fd int, id inode, access memfd.Access) (directory, locks, error) {
 	defer func() { _ = unix.Close(fd) }()
 	own, err := reopen(fd, unix.O_RDWR)
@@ -234,7 +235,7 @@ func mapDirectory(fd int, id inode, access memfd.Access) (directory, locks, erro
 	return dir, locks{own}, err
 }
 
-// adopt maps the directory behind fd, which stays the caller's.
+// adopt maps the directory of fd. The caller still owns fd.
 func adopt(fd int, id inode, access memfd.Access) (directory, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -252,7 +253,7 @@ func adopt(fd int, id inode, access memfd.Access) (directory, error) {
 	return dir, nil
 }
 
-// create makes a directory, and returns a descriptor of it for locks.
+// create creates a directory, and returns it with its locks.
 func create(id inode) (directory, locks, error) {
 	seg, err := memfd.Create("gucx-xrcd", layoutLen, memfd.PeersWrite)
 	if err != nil {

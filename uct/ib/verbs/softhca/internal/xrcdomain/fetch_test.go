@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/timelimit"
 )
 
-// TestWait_ProcessStood: a descriptor that has come is taken, though the time is over.
+// TestWait_ProcessStopped: wait returns a descriptor that has arrived, although its time is over.
 func TestWait_ProcessStopped(t *testing.T) {
 	for range 100 {
 		r := requests{pending: 3, responses: make(chan response, 3)}
@@ -24,7 +24,7 @@ func TestWait_ProcessStopped(t *testing.T) {
 	}
 }
 
-// TestWaitLast_ProcessStood: a process that stood still goes on to wait, and not for ever.
+// TestWaitLast_ProcessStopped: time during which the process is stopped does not count, but the wait ends.
 func TestWaitLast_ProcessStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stood := func() timelimit.Limit {

@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// FuzzDirectory: whatever is in the directory, methods end and stay in their bounds.
+// FuzzDirectory: for arbitrary contents of the directory, methods return and access only the directory.
 func FuzzDirectory(f *testing.F) {
 	f.Add([]byte{}, uint32(0), uint32(0))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), uint32(0xffffff), uint32(0xfffffff))
@@ -53,8 +53,8 @@ func FuzzDirectory(f *testing.F) {
 	})
 }
 
-// TestFetch_FullBacklog: a member that accepts nobody for a while is one, so that no second
-// directory is made.
+// TestFetch_FullBacklog: fetch waits for a member whose accept queue is full, so that no second directory is
+// created.
 func TestFetch_FullBacklog(t *testing.T) {
 	path := domainFile(t)
 	f, err := os.Open(path)
@@ -78,7 +78,7 @@ func TestFetch_FullBacklog(t *testing.T) {
 	assert.Equal(t, []int{-1, 0}, []int{fd, busy})
 }
 
-// identifyPath is identify of a file.
+// identifyPath returns the inode of a file.
 func identifyPath(path string) (inode, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,8 +88,8 @@ func identifyPath(path string) (inode, error) {
 	return identify(int(f.Fd()))
 }
 
-// TestFetch_NoRoomForTheDescriptor: a member that has given the directory is one, also where this
-// process has no descriptor left to take it by, so that no second directory is made.
+// TestFetch_NoFreeDescriptor: fetch returns an error if a member has sent the directory and this process has
+// no free descriptor for it, so that no second directory is created.
 func TestFetch_NoFreeDescriptor(t *testing.T) {
 	path := domainFile(t)
 	id, err := identifyPath(path)
@@ -153,7 +153,7 @@ func TestOpen_NoDirectory(t *testing.T) {
 			defer stop()
 			_, err := Open(Key{id.dev, id.ino})
 			if tt.want == memfd.ErrKind {
-				require.Error(t, err) // a file that is open for reading only may not even open again
+				require.Error(t, err) // a read-only file may fail to open again
 				return
 			}
 			require.ErrorIs(t, err, tt.want)
@@ -161,7 +161,7 @@ func TestOpen_NoDirectory(t *testing.T) {
 	}
 }
 
-// impostor listens at the first place and gives each who connects a message.
+// impostor listens at the first place and sends a message to each process that connects.
 func impostor(t testing.TB, id inode, message []byte, fds []int) (stop func()) {
 	t.Helper()
 	l, err := net.ListenUnix(network, socketAddr(id, 0))
@@ -190,7 +190,7 @@ func impostor(t testing.TB, id inode, message []byte, fds []int) (stop func()) {
 	}
 }
 
-// TestJoin_OccupiedNameOnlyCostsItsPlace: a name that is taken costs a place, no more.
+// TestJoin_SkipsOccupiedAddress: if the address of a place is in use, the member gets another place.
 func TestJoin_SkipsOccupiedAddress(t *testing.T) {
 	path := domainFile(t)
 	f, err := os.Open(path)

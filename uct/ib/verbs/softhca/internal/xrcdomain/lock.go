@@ -12,15 +12,15 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// lockTimeout bounds how long a member waits for another one that is joining or changing
-// the directory: it may be stopped.
+// lockTimeout limits the wait for another member that is joining or changing the directory, as it
+// may be stopped.
 const lockTimeout = 5 * time.Second
 
-// inode names a domain.
+// inode identifies a domain.
 type inode struct{ dev, ino uint64 }
 
-// reopen opens the file behind a descriptor again, so that locks of it are this
-// caller's alone: a duplicate, also one that a child process has inherited, shares them.
+// reopen opens the file of a descriptor again, with separate locks: a duplicated descriptor, also one
+// that a child process has inherited, shares the locks of the original.
 func reopen(fd, flags int) (int, error) {
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	for {
@@ -38,7 +38,7 @@ func errPath(op, path string, err error) error {
 	return &os.PathError{Op: op, Path: path, Err: err}
 }
 
-// identify tells which inode a descriptor is of: that of a file or a directory.
+// identify returns the inode of a descriptor, which must be a file or a directory.
 func identify(fd int) (inode, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -50,8 +50,8 @@ func identify(fd int) (inode, error) {
 	return inode{uint64(st.Dev), st.Ino}, nil
 }
 
-// patiently repeats try until it does not find the lock taken, for lockTimeout at most: the kernel
-// offers no lock that ends at a deadline.
+// retryLock calls try until it no longer fails because the lock is in use, for at most lockTimeout:
+// the kernel has no lock operation with a deadline.
 func retryLock(what string, try func() error) (err error) {
 	if !timelimit.Await(lockTimeout, func() bool {
 		err = try()
@@ -62,26 +62,26 @@ func retryLock(what string, try func() error) (err error) {
 	return os.NewSyscallError(what, err)
 }
 
-// lockInode takes the lock for joining; closing fd gives it back.
+// lockInode acquires the lock for joining; closing fd releases it.
 func lockInode(fd int) error {
 	return retryLock("flock", func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 }
 
-// locks are those of an open file description of the directory.
+// locks are the locks of an open file description of the directory.
 type locks struct{ fd int }
 
 func (l locks) set(at int64, kind int16) error {
 	return unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1})
 }
 
-// change takes the lock for changes.
+// lockChanges acquires the lock for changes.
 func (l locks) lockChanges() error {
 	return retryLock("fcntl F_OFD_SETLK", func() error { return l.set(changeByte, unix.F_WRLCK) })
 }
 
-func (l locks) unlockChanges() { _ = l.set(changeByte, unix.F_UNLCK) } // giving back does not fail
+func (l locks) unlockChanges() { _ = l.set(changeByte, unix.F_UNLCK) } // unlocking does not fail
 
-// live takes the lock of a place, until the description is closed. False if it is taken.
+// lockPlace acquires the lock of a place until the description is closed. False if it is in use.
 func (l locks) lockPlace(place int) bool { return l.set(lifeByte+int64(place), unix.F_WRLCK) == nil }
 
 // alive reports whether another description holds the lock of a place.
@@ -95,5 +95,5 @@ func (l locks) alive(place int) bool {
 	}
 }
 
-// release gives the lock of a place back.
+// unlockPlace releases the lock of a place.
 func (l locks) unlockPlace(place int) { _ = l.set(lifeByte+int64(place), unix.F_UNLCK) }

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestPatiently: a lock is tried until it is free, or for lockTimeout, in which the time does not count
-// that the process stands still.
+// TestRetryLock: retryLock tries until the lock is free, or for lockTimeout; time during which the process is
+// stopped does not count.
 func TestRetryLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for stand := 1; stand < 200; stand++ {

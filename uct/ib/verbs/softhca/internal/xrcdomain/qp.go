@@ -7,15 +7,15 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// NumberBit is set in the numbers of target QPs of a shared domain, and in those of no
-// other QPs of a device.
+// NumberBit is set in the numbers of target QPs of shared domains, and not in those of other
+// QPs.
 const NumberBit = 1 << 23
 
-// qpSerials is how many numbers an entry has in turn: bits 15 to 22.
+// qpSerials is the number of numbers that an entry uses in turn: bits 15 to 22.
 const qpSerials = 1 << 8
 
-// AddQP makes a target QP that this member refers to; its area is zero. ucs.ErrNoMemory
-// when there is no number left.
+// AddQP creates a target QP with a reference of this member; its area is zero. ucs.ErrNoMemory if
+// no number is free.
 func (d *Domain) AddQP() (number uint32, err error) {
 	err = d.change(func() error {
 		i, ok := d.freeQP()
@@ -32,25 +32,25 @@ func (d *Domain) AddQP() (number uint32, err error) {
 	return number, err
 }
 
-// Domains begin their numbers at different places, so that a device in several of them
-// hardly ever has the same number twice.
+// The numbers of domains start at different values, so that the target QPs of a device in several
+// domains rarely have equal numbers.
 
 func (v *View) qpNumber(i, serial uint32) uint32 {
 	start := v.id.spread()
 	return NumberBit | (start/maxQPs+serial)%qpSerials*maxQPs | (start+i)%maxQPs
 }
 
-// entryOf is the entry that a number belongs to, if it has one.
+// entryOf returns the entry of a number; the caller compares its number.
 func (v *View) entryOf(number uint32) *qpEntry { return v.dir.qp(number - v.id.spread()) }
 
-// spread is 23 bits that differ from inode to inode.
+// spread returns 23 bits that differ between inodes: a hash.
 func (id inode) spread() uint32 {
 	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4)
 	return uint32((id.dev ^ bits.RotateLeft64(id.ino, 32)) * golden >> 41)
 }
 
-// freeQP returns an entry without QP, references and content: one that is free, a new one,
-// or one of the dead. Under the lock for changes.
+// freeQP returns a cleared entry: a free one, a new one, or one to which only dead members refer. The
+// lock for changes is held.
 func (d *Domain) freeQP() (uint32, bool) {
 	end := d.dir.qpsEnd()
 	for i := range end {
@@ -73,16 +73,16 @@ func (d *Domain) freeQP() (uint32, bool) {
 	return 0, false
 }
 
-// noneDead is for used and Referred: who is alive is known by the locks alone.
+// noneDead is an argument of used and Referred: only the locks decide which members are alive.
 func noneDead([16]byte) bool { return false }
 
-// used reports whether a member refers to an entry that is alive, and not gone by its GID.
+// used reports whether a member that is alive, and for which gone returns false, refers to an entry.
 func (v *View) used(e *qpEntry, gone func(gid [16]byte) bool) bool {
 	_, ok := v.user(e, gone)
 	return ok
 }
 
-// user is a member for which used is true.
+// user returns such a member.
 func (v *View) user(e *qpEntry, gone func(gid [16]byte) bool) (Member, bool) {
 	for i := range e.refs {
 		for rest := e.refs[i].Load(); rest != 0; rest &= rest - 1 {
@@ -94,8 +94,8 @@ func (v *View) user(e *qpEntry, gone func(gid [16]byte) bool) (Member, bool) {
 	return Member{}, false
 }
 
-// OpenQP refers to a target QP that is there, once more if it did before.
-// ucs.ErrInvalidParam if there is none.
+// OpenQP adds a reference of this member to an existing target QP. ucs.ErrInvalidParam if there is
+// none.
 func (d *Domain) OpenQP(number uint32) error {
 	return d.change(func() error {
 		e := d.entryOf(number)
@@ -108,7 +108,7 @@ func (d *Domain) OpenQP(number uint32) error {
 	})
 }
 
-// CloseQP takes one reference of this member back. gone says that it was the last of the
+// CloseQP releases a reference of this member. gone reports whether it was the last one of the
 // domain.
 func (d *Domain) CloseQP(number uint32) (gone bool, err error) {
 	err = d.change(func() error {
@@ -137,14 +137,15 @@ func noQP(number uint32) error {
 	return fmt.Errorf("%w: target QP %#x", ucs.ErrInvalidParam, number)
 }
 
-// Referred reports whether a member that is alive refers to a target QP. gone says of those
-// whose locks are there still what the caller knows better. A system call for each member.
+// Referred reports whether a member that is alive refers to a target QP. gone returns true for
+// members that the caller knows to be gone although their locks still exist. It makes a system call
+// for each member.
 func (v *View) Referred(number uint32, gone func(gid [16]byte) bool) bool {
 	_, ok := v.Referrer(number, gone)
 	return ok
 }
 
-// Referrer is a member for which Referred is true.
+// Referrer returns a member for which Referred is true.
 func (v *View) Referrer(number uint32, gone func(gid [16]byte) bool) (Member, bool) {
 	e := v.entryOf(number)
 	if number == 0 || e.number.Load() != number {
@@ -153,8 +154,7 @@ func (v *View) Referrer(number uint32, gone func(gid [16]byte) bool) (Member, bo
 	return v.user(e, gone)
 }
 
-// Others lists the places of the members that refer to a target QP, without the own one. Those
-// of dead members may be among them.
+// Others lists the places of the other members that refer to a target QP, possibly also dead ones.
 func (v *View) Others(number uint32) (places []int) {
 	e := v.entryOf(number)
 	for i := range e.refs {
@@ -167,12 +167,13 @@ func (v *View) Others(number uint32) (places []int) {
 	return places
 }
 
-// Serial is another one for each target QP that a number has been given to, one after the other.
+// Serial returns the serial of the entry of a number. It differs for each target QP that gets the
+// number in turn.
 func (v *View) Serial(number uint32) uint32 { return v.entryOf(number).serial.Load() }
 
-// Area is what the devices of the domain keep of a target QP: zero when it is made and when
-// it is gone. It is another QP's if there is none with the number: devices have the number in
-// it. All members may write to it, views may not; valid until Close.
+// Area returns the data of the devices for a target QP: zero when the QP is created and after it is
+// gone. If there is no QP with the number, it is the area of another QP: devices store the number in
+// it. Members may write to it, views may not. It is valid until Close.
 func (v *View) Area(number uint32) *Area { return &v.entryOf(number).area }
 
 // EachArea calls f with the areas of all target QPs.
@@ -190,7 +191,7 @@ func (e *qpEntry) refer(place int) { e.refs[place/64].Or(1 << (place % 64)) }
 
 func (e *qpEntry) dropRef(place int) { e.refs[place/64].And(^uint64(1 << (place % 64))) }
 
-// drop takes the reference of a place back, and the QP with the last one of those alive.
+// drop releases the reference of a place, and removes the QP if no member that is alive refers to it.
 func (d *Domain) drop(e *qpEntry, place int) {
 	if !e.refers(place) {
 		return

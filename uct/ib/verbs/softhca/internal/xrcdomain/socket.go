@@ -16,19 +16,19 @@ import (
 // network is SOCK_SEQPACKET: a read returns one message.
 const network = "unixpacket"
 
-// Times of those who take the directory from a member.
+// Times of a request for the directory.
 const (
-	responseTimeout = 5 * time.Second       // all that were asked are stopped
-	hedgePause      = 20 * time.Millisecond // before the next is asked besides
+	responseTimeout = 5 * time.Second       // all members may be stopped
+	hedgePause      = 20 * time.Millisecond // before a request to one more member
 )
 
-// socketAddr is the abstract name of a place. "@" stands for the leading zero byte; the
-// name goes with the process.
+// socketAddr returns the abstract address of a place. "@" is the leading zero byte. The kernel
+// removes the address with the process.
 func socketAddr(id inode, place int) *net.UnixAddr {
 	return &net.UnixAddr{Name: fmt.Sprintf("@gucx-xrcd/%d/%x-%x/%d", os.Geteuid(), id.dev, id.ino, place), Net: network}
 }
 
-// sameUser makes sure that the other end is a process of this user.
+// sameUser returns an error unless the other side is a process of this user.
 func sameUser(conn *net.UnixConn) error {
 	cred, err := peercred.Of(conn)
 	if err == nil && cred.UID != uint32(os.Geteuid()) {
@@ -37,16 +37,15 @@ func sameUser(conn *net.UnixConn) error {
 	return err
 }
 
-// server gives the directory to those who connect, and calls the member then.
+// server sends the directory to each process that connects, and then calls called.
 type server struct {
 	called   func()
 	listener *net.UnixListener
-	fd       int // of the directory, and of a description that has no locks: peers keep it for a while
+	fd       int // of the directory, with a description without locks, as peers have it open for a while
 	done     chan struct{}
 }
 
-// serve starts a server on the name of a place, for the directory behind fd, which stays
-// the caller's.
+// serve starts a server at the address of a place, for the directory of fd. The caller still owns fd.
 func serve(id inode, place, fd int, called func()) (*server, error) {
 	l, err := net.ListenUnix(network, socketAddr(id, place))
 	if err != nil {
@@ -60,11 +59,11 @@ func serve(id inode, place, fd int, called func()) (*server, error) {
 	return s, nil
 }
 
-// acceptPause is how long a process that is out of descriptors waits.
+// acceptPause is the pause of a process that is out of descriptors.
 const acceptPause = 10 * time.Millisecond
 
-// accept answers connections until the listener is closed. Nothing is read from them, and
-// nothing blocks: the message is the first of its socket.
+// accept replies to connections until the listener is closed. It reads nothing from them, and the
+// write does not block, as it is the first message of the socket.
 func (s *server) accept() {
 	defer close(s.done)
 	for {
@@ -77,26 +76,26 @@ func (s *server) accept() {
 			continue
 		}
 		if sameUser(conn) == nil {
-			_, _, _ = conn.WriteMsgUnix([]byte{layoutVersion}, unix.UnixRights(s.fd), nil) // it may be gone
+			_, _, _ = conn.WriteMsgUnix([]byte{layoutVersion}, unix.UnixRights(s.fd), nil) // the peer may be gone
 		}
 		_ = conn.Close()
 		s.called()
 	}
 }
 
-// Call has the members of a domain at some places called, as Join says. It does not wait for
-// them: one that is stopped is called when it goes on.
+// Call makes the members of a domain at the given places run called, see Join. It does not wait for
+// them: a stopped member runs it when it continues.
 func Call(key Key, places []int) {
 	d := dialer{fd: -1}
 	defer d.close()
 	for _, place := range places {
 		if conn, err := d.dial(inode{key.Dev, key.Ino}, place); err == nil {
 			_ = conn.Close()
-		} // else it is gone, or as many others are waiting to call it
+		} // else the member is gone, or its queue of calls is full
 	}
 }
 
-// close returns when the server has ended.
+// close stops the server and waits for it.
 func (s *server) close() error {
 	err := s.listener.Close()
 	<-s.done

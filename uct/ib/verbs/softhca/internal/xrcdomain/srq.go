@@ -8,14 +8,14 @@ import (
 
 // The number of an SRQ is 24 bits:
 //
-//	23..16  variant, 1 to 255    15..0  slot: where the device of its member has it
+//	23..16  variant, 1 to 255    15..0  slot in the device of its member
 //
-// Devices number their slots alike, so the variant tells the members apart; and it tells
-// a queue from those that had the slot before. There is a word for each number:
+// Devices use equal slots, so the variant distinguishes the members, and a queue from earlier
+// ones in its slot. There is a word for each number:
 //
-//	9..0  the member's place    10  taken    11  the member died with it; free
+//	9..0  place of the member    10  in use    11  the member died while it was in use; free
 //
-// That of variant 0, which no number has, is the variant that was given last.
+// No number has variant 0; its word is the latest variant of the slot.
 const (
 	slotBits    = 16
 	variantBits = 8
@@ -33,8 +33,8 @@ func (w srqWord) place() int { return int(w % maxMembers) }
 func (w srqWord) used() bool { return w&srqUsed != 0 }
 func (w srqWord) died() bool { return w&srqDied != 0 }
 
-// AddSRQ takes a number for an SRQ of this member at a slot of its device, 1 to 65535.
-// ucs.ErrNoMemory when all 255 numbers of that slot are taken; another slot may have some.
+// AddSRQ allocates a number for an SRQ of this member in a slot of its device, 1 to 65535.
+// ucs.ErrNoMemory if all 255 numbers of the slot are in use; another slot may have free ones.
 func (d *Domain) AddSRQ(slot uint32) (number uint32, err error) {
 	err = d.change(func() error {
 		last := d.dir.srq(slot)
@@ -55,11 +55,11 @@ func (d *Domain) AddSRQ(slot uint32) (number uint32, err error) {
 	return number, err
 }
 
-// ownerLives reports whether a number is taken by a member that is alive.
+// ownerLives reports whether a number is in use by a member that is alive.
 func (v *View) ownerLives(w srqWord) bool { return w.used() && v.alive(w.place()) }
 
-// RemoveSRQ gives back a number of this member; others are left alone. It does not wait for
-// members that change the directory.
+// RemoveSRQ releases a number of this member. ucs.ErrInvalidParam if the number is not this member's.
+// It does not wait for members that change the directory.
 func (d *Domain) RemoveSRQ(number uint32) error {
 	if !d.dir.srq(number).CompareAndSwap(uint32(srqUsed)|uint32(d.place), 0) {
 		return fmt.Errorf("%w: SRQ number %#x", ucs.ErrInvalidParam, number)
@@ -67,7 +67,7 @@ func (d *Domain) RemoveSRQ(number uint32) error {
 	return nil
 }
 
-// forgetSRQs frees the numbers of a place: free is 0, or srqDied. Under the lock for changes.
+// clearSRQs frees the numbers of a place: free is 0, or srqDied. The lock for changes is held.
 func (d *Domain) clearSRQs(place int, free srqWord) {
 	for slot := range d.dir.slotsEnd() {
 		for variant := uint32(1); variant <= maxVariant; variant++ {
@@ -76,18 +76,18 @@ func (d *Domain) clearSRQs(place int, free srqWord) {
 	}
 }
 
-// SRQPlace is the place of the member that has an SRQ, below MaxPlaces, or had it when it
-// died: one load. False if there is no such SRQ.
+// SRQPlace returns the place of the member with an SRQ, below MaxPlaces; the member may be dead. It is
+// one load. False if there is no such SRQ.
 func (v *View) SRQPlace(number uint32) (place int, ok bool) {
 	w := srqWord(v.dir.srq(number).Load())
 	return w.place(), w.used() && number>>slotBits != 0
 }
 
-// MaxPlaces is how many members a domain can have.
+// MaxPlaces is the maximum number of members of a domain.
 const MaxPlaces = maxMembers
 
-// SRQOwner is the member that has an SRQ; false if there is no such SRQ, or its member is
-// dead. What it returns may be over when it returns: the member's device knows.
+// SRQOwner returns the member with an SRQ; false if there is no such SRQ, or its member is dead. The
+// result may be outdated when it returns; the table of the member's device is authoritative.
 func (v *View) SRQOwner(number uint32) (Member, bool) {
 	place, ok := v.SRQPlace(number)
 	if !ok {
@@ -95,13 +95,13 @@ func (v *View) SRQOwner(number uint32) (Member, bool) {
 	}
 	m, ok := v.memberAt(place)
 	if again, still := v.SRQPlace(number); !still || again != place {
-		return Member{}, false // a member that takes the place clears the word first
+		return Member{}, false // the next member at the place clears the word first
 	}
 	return m, ok
 }
 
-// SRQDied reports whether the member that had an SRQ died with it: the number was not given
-// back, nor to another one since. A system call if nobody has noted it yet.
+// SRQDied reports whether the member with an SRQ has died while the number was in use, and the number
+// was not reused since. It makes a system call if no member has recorded that yet.
 func (v *View) SRQDied(number uint32) bool {
 	w := srqWord(v.dir.srq(number).Load())
 	return number>>slotBits != 0 && (w.died() || w.used() && !v.alive(w.place()))
