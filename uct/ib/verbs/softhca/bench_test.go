@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// putter prepares an 8-byte inline RDMA write from a to b.
+// putter returns a function that posts an 8-byte inline RDMA write from a to b and polls its completion.
 func putter(a, b *node) func(testing.TB) {
 	payload := make([]byte, 8)
 	wr := []verbs.SendWR{{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled | verbs.SendInline,
@@ -61,8 +61,8 @@ func TestWrite_NoAllocation(t *testing.T) {
 	})
 }
 
-// A send of 8 bytes to an XRC SRQ, its receive and their completions: over a private domain, a
-// shared one, and a shared one of two devices that get them in turn.
+// BenchmarkXRCSend8 measures a send of 8 bytes to an XRC SRQ, its receive and their completions: over
+// a private domain, a shared one, and a shared one with two devices that receive alternately.
 func BenchmarkXRCSend8(b *testing.B) {
 	for name, members := range map[string]int{"private": 0, "shared": 1, "alternating": 2} {
 		b.Run(name, func(b *testing.B) {

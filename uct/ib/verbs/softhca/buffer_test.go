@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestAllocBuffer_Arena: what was asked for can be handed out, a full arena says so, and
-// what comes back reads as zeroes.
+// TestAllocBuffer_Arena: the whole arena can be allocated, a full arena returns ErrNoMemory, and
+// reused memory is zero.
 func TestAllocBuffer_Arena(t *testing.T) {
 	page := os.Getpagesize()
 	h, err := open(Config{Fabric: FabricShm, ArenaLen: 4 * int64(page)}, &uarPool{})

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// footprint is what a peer costs a process.
+// footprint counts the resources of a process that a peer may use.
 type footprint struct{ descriptors, mappings, goroutines int }
 
 func measure(t *testing.T) (f footprint) {
@@ -31,9 +31,8 @@ func measure(t *testing.T) (f footprint) {
 	return f
 }
 
-// Peers that were connected, and are gone, leave nothing behind: neither the link that
-// reached them nor the one that they reached us by, while QPs that had them go on being
-// posted to until they fail.
+// The resources of peers that were connected and are gone are released: the links in both
+// directions. The test posts to the QPs that were connected to them until they fail.
 func TestChurn_ReleasesResourcesOfPeers(t *testing.T) {
 	for name, c := range map[string]struct {
 		role string

@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// A device that gives up a link, as one whose dial has taken too long, is there still: targets
-// that are connected to it are not failed. When it is closed they are.
+// If a device closes only a link, for example after a dial that timed out, targets that are connected to
+// the device do not fail. They fail when the device is closed.
 func TestTarget_InitiatorClosesOnlyLink(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
 	require.NoError(t, err)

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestStopDriving_WaitsForReadersOfGuards: a goroutine that sees a peer off looks at the
-// guards of the other links, with linkMu held. Their memory must not go meanwhile.
+// TestStopDriving_WaitsForReadersOfGuards: a goroutine that handles the end of a link reads the guards
+// of the other links with linkMu held. Their memory must not be unmapped meanwhile.
 func TestStopDriving_WaitsForReadersOfGuards(t *testing.T) {
-	const yields = 1000 // while the other goroutine could go on, if it did not wait
+	const yields = 1000 // in which the other goroutine could continue, if it did not wait
 	h := new(hca)
 	h.setOutbound(nil)
 	h.setInbound([]*inLink{{hca: h}})

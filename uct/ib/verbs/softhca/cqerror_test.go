@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// newFlushing is a QP that completes in the node's CQ, and whose work requests the device flushes.
+// newFlushing returns a QP with the CQ of the node whose work requests the device flushes.
 func (n *node) newFlushing() *verbs.QP {
 	qp := n.newQP()
 	n.t.Cleanup(func() { require.NoError(n.t, qp.Close()) })
@@ -30,7 +30,7 @@ func (n *node) flush(qp *verbs.QP, count int) {
 	require.NoError(n.t, err)
 }
 
-// drain polls until there is nothing, and returns how many completions there were.
+// drain polls until the CQ is empty, and returns the number of completions.
 func (n *node) drain() (count int) {
 	n.t.Helper()
 	for {
@@ -42,9 +42,9 @@ func (n *node) drain() (count int) {
 	}
 }
 
-// TestCQ_OverrunIsForGood: a CQ that has overrun takes no completions any more, also where entries are
-// given back: what it held is polled, and then only that it is in error. One event tells. A QP that
-// works, and completes there, goes to ERR, and one with another CQ does not.
+// TestCQ_OverrunIsPermanent: a CQ that has overrun accepts no more completions, also after polls have
+// released entries: polls return its entries, and then only an error. There is one event. A QP in RTS
+// with this CQ goes to ERR, and one with another CQ does not.
 func TestCQ_OverrunIsPermanent(t *testing.T) {
 	for name, single := range map[string]bool{"shared": false, "single-threaded": true} {
 		t.Run(name, func(t *testing.T) {

@@ -32,8 +32,8 @@ func (n *node) datagrams() *node {
 	return &u
 }
 
-// roundTrip sends from a to b over their RC QPs. All that a has sent to b's device
-// before, on whatever QP, has been handled then: it shares the ring.
+// roundTrip sends from a to b over their RC QPs. b's device has then handled all earlier packets of
+// a, on any QP, as they use the same ring.
 func roundTrip(a, b *node) {
 	a.t.Helper()
 	b.recv(1000, 0, 64)
@@ -56,7 +56,8 @@ func (n *node) datagram(id uint64, ah *verbs.AH, qpn, qkey uint32, length int) {
 		SGList: []verbs.SGE{n.mr.SGE(0, length)}, AH: ah, RemoteQPN: qpn, RemoteQKey: qkey})
 }
 
-// What a datagram brings, and what is dropped in silence.
+// A datagram arrives with its GRH and immediate; datagrams without receive, with a wrong Q_Key or to
+// an unknown QP are dropped without an error.
 func TestDatagram(t *testing.T) {
 	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		ua, ub := a.datagrams(), b.datagrams()
@@ -88,7 +89,7 @@ func TestDatagram(t *testing.T) {
 	})
 }
 
-// A peer that does not run holds datagrams to others up for a moment only.
+// A stopped peer delays datagrams to other peers only for udTimeout.
 func TestDatagram_StoppedPeer(t *testing.T) {
 	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
 	connect(a, b, defaultLink)
@@ -104,8 +105,8 @@ func TestDatagram_StoppedPeer(t *testing.T) {
 	assert.EqualValues(t, 2, ub.succeed(10).Imm)
 }
 
-// A peer that is stopped in the middle of a stream of datagrams holds those to others up for a moment only,
-// once, though its ring is full.
+// A peer that is stopped in the middle of a stream of datagrams, and whose ring is full, delays datagrams to
+// other peers only once, for udTimeout.
 func TestDatagram_PeerStopsWithAFullRing(t *testing.T) {
 	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
 	connect(a, b, defaultLink)
@@ -117,7 +118,7 @@ func TestDatagram_PeerStopsWithAFullRing(t *testing.T) {
 	ua, ub := a.datagrams(), b.datagrams()
 	toC := ua.address(c.GID)
 	c.Stop(t)
-	const more = 2 * (1 << 20) / 4096 // than a ring holds
+	const more = 2 * (1 << 20) / 4096 // more than fit into a ring
 	for id := range uint64(more) {
 		ua.datagram(id, toC, c.QPN, testQKey, 4096)
 		ua.succeed(id)
@@ -128,8 +129,8 @@ func TestDatagram_PeerStopsWithAFullRing(t *testing.T) {
 	assert.EqualValues(t, 1, ub.succeed(10).Imm)
 }
 
-// A datagram to a port where nobody is succeeds, as any that is lost, and an event tells;
-// one is enough for many.
+// A datagram to a port that does not exist succeeds, like any lost datagram, and raises an event;
+// several datagrams may share one event.
 func TestDatagram_NoPort(t *testing.T) {
 	u := openNode(t, softhca.Config{}).datagrams()
 	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 9}

@@ -13,22 +13,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// srqRig is an RC QP connected to itself, whose receives come from an SRQ of two
-// entries.
+// srqRig is an RC QP connected to itself, with an SRQ of two entries.
 type srqRig struct {
 	h   *hca
 	l   *outLink
 	qp  *queuePair
-	own *recvQueue // which the SRQ has replaced
+	own *recvQueue // the original one, which the SRQ has replaced
 	sge verbs.SGE
 }
 
 const (
 	srqEntries = 2
-	srqStride  = 5 // log2: a next segment and a data segment
+	srqStride  = 5 // log2 of the length of a next segment and a data segment
 )
 
-// newSRQRig makes one on a loop device.
+// newSRQRig creates one on a loop device.
 func newSRQRig(t *testing.T) *srqRig {
 	t.Helper()
 	h, err := open(Config{Fabric: FabricLoop}, &uarPool{})
@@ -61,14 +60,14 @@ func newSRQRig(t *testing.T) *srqRig {
 	return r
 }
 
-// take has the QP receive from q.
+// receiveFrom makes q the receive queue of the QP.
 func (r *srqRig) receiveFrom(q *recvQueue) {
 	r.h.driving.Lock()
 	defer r.h.driving.Unlock()
 	r.qp.rq = q
 }
 
-// packet sends the QP a packet of a send.
+// packet sends a packet of a send to the QP.
 func (r *srqRig) packet(flags uint8) {
 	r.l.txLock.Lock()
 	pkt := r.l.req.Reserve(8)
@@ -79,7 +78,7 @@ func (r *srqRig) packet(flags uint8) {
 	r.h.call(attnRequest)
 }
 
-// begun waits until the first packet of a message has taken an entry.
+// awaitFirst waits until the first packet of a message has consumed an entry.
 func (r *srqRig) awaitFirst(t *testing.T) {
 	t.Helper()
 	testenv.ProgressWithin(t, testPatience, func() bool {
@@ -91,8 +90,8 @@ func (r *srqRig) awaitFirst(t *testing.T) {
 	})
 }
 
-// A message ends with its QP: the entry of the SRQ that it has begun to fill completes
-// as flushed, so that it can be posted again; entries that are posted stay.
+// If the QP of an open message stops, the consumed entry of the SRQ completes as flushed, so that it
+// can be posted again. Posted entries are not affected.
 func TestSRQ_QPStopsDuringMessage(t *testing.T) {
 	for name, end := range map[string]func(r *srqRig) error{
 		"ERR": func(r *srqRig) error {
@@ -135,7 +134,8 @@ func TestSRQ_QPStopsDuringMessage(t *testing.T) {
 	}
 }
 
-// A message that begins again, as its requester was reset, fills the entry that it has.
+// A message that is sent again from its first packet, as its requester was reset, fills the entry that
+// it has already consumed.
 func TestSRQ_RestartedMessageKeepsEntry(t *testing.T) {
 	r := newSRQRig(t)
 	r.packet(ring.FlagFirst)
@@ -154,7 +154,7 @@ func TestSRQ_RestartedMessageKeepsEntry(t *testing.T) {
 	assert.False(t, r.qp.recvCQ.completed(1))
 }
 
-// Receives of the QP itself are flushed in order, the one that is being filled first.
+// The receives of a QP without SRQ are flushed in order, that of the open message first.
 func TestErr_FlushesReceiveOfOpenMessage(t *testing.T) {
 	r := newSRQRig(t)
 	q := r.own

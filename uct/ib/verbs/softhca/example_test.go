@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// The device checks what hardware checks. A write that goes beyond the memory of its key is refused,
-// and the queue pair is in ERR after that: what was posted behind the write is flushed.
+// The device checks what hardware checks. A write beyond the end of its region fails and moves the
+// queue pair to ERR, so that later work requests are flushed.
 func Example() {
 	ctx := must(must(softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})).Open())
 	defer ctx.Close()

@@ -20,20 +20,20 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// inUse is what the process has allocated, on the Go heap and off it.
+// inUse returns the bytes that the process has allocated, on the Go heap and off it.
 func inUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // finishes the sweep of the first
+	runtime.GC() // completes the sweep of the first
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc) + offheap.InUse()
 }
 
-// many is how many objects are compared at a time, so that what the test itself
-// allocates does not matter; a context has no more thread domains.
+// many is the number of objects of each type: so many that allocations of the test are negligible, and
+// as many as a context has thread domains.
 const many = 512
 
-// What is counted for an object is what the process allocates for it.
+// The footprint of an object is the memory that the process allocates for it.
 func TestFootprint_EqualsAllocation(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector, off-heap memory is on the heap")
@@ -88,8 +88,8 @@ func TestFootprint_EqualsAllocation(t *testing.T) {
 	}
 }
 
-// footprints opens many objects, and returns what is counted for them and what the process
-// allocates meanwhile.
+// footprints opens many objects, and returns their footprint and the memory that the process allocates
+// meanwhile.
 func footprints(t *testing.T, ctx *verbs.Context, open func() (io.Closer, error), bytes func(*verbs.ResourceBytes) int64) (counted, used int64) {
 	t.Helper()
 	objects := make([]io.Closer, many)
@@ -106,14 +106,14 @@ func footprints(t *testing.T, ctx *verbs.Context, open func() (io.Closer, error)
 	return bytes(&after.Bytes) - bytes(&before.Bytes), used
 }
 
-// looks is how often the objects are opened before what is allocated is taken for theirs:
-// the rest of the process may have allocated more than noise once.
+// looks is the number of tries, as the rest of the process may allocate more than noise during one of
+// them.
 const looks = 3
 
 // tolerance is for size classes of the allocator, and tables that grow by doubling.
 const tolerance = 0.1
 
-// noise is what the rest of the process allocates or frees meanwhile: 6 KiB have been seen.
+// noise is the limit for what the rest of the process allocates or frees meanwhile: 6 KiB were measured.
 const noise = 8 << 10
 
 func resources(t *testing.T, ctx *verbs.Context) verbs.Resources {
@@ -123,7 +123,7 @@ func resources(t *testing.T, ctx *verbs.Context) verbs.Resources {
 	return r
 }
 
-// A context takes what is counted, and the address space that is reserved.
+// The footprint of a context is its memory and its reserved address space.
 func TestFootprint_Context(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector, off-heap memory is on the heap")
@@ -147,7 +147,7 @@ func TestFootprint_Context(t *testing.T) {
 	}
 }
 
-// written is how much memory the process has in segments of the device.
+// written returns the resident memory of the process in segments of the device.
 func written(t *testing.T) (n int64) {
 	t.Helper()
 	f, err := os.Open("/proc/self/smaps")
@@ -165,8 +165,8 @@ func written(t *testing.T) (n int64) {
 	return n
 }
 
-// What is counted for receives that peers see, for claims and for the directory of a shared
-// domain is what has been written of segments.
+// The footprint of published receives, of claims and of the directory of a shared domain is the memory
+// of the segments that was written.
 func TestFootprint_Segments(t *testing.T) {
 	dev, err := NewDevice(Config{})
 	require.NoError(t, err)

@@ -34,8 +34,8 @@ func linked(t testing.TB, a, b *hca) *outLink {
 	return l
 }
 
-// A key is refused from the moment its region is gone, also by an initiator that
-// used it before, and the index is not reused with the same key.
+// A key is invalid after its deregistration, also for an initiator that has used it before, and its index
+// is not reused with the same key.
 func TestDereg_InvalidatesKey(t *testing.T) {
 	target, peer := openTest(t), openTest(t)
 	l := linked(t, peer, target)
@@ -67,8 +67,8 @@ func TestDereg_InvalidatesKey(t *testing.T) {
 	assert.Error(t, target.DeregMR(rkey, nil), "twice")
 }
 
-// FuzzPackets lets a hostile peer say anything on a link: nothing crashes, and
-// memory without a key is not touched.
+// FuzzPackets sends arbitrary packets of a hostile peer: the device does not crash, and does not write to
+// memory without remote access.
 func FuzzPackets(f *testing.F) {
 	for op := range uint8(ring.OpAtomicOK + 1) {
 		f.Add(op, uint8(ring.FlagFirst|ring.FlagLast), uint32(0), uint64(0), uint32(0), uint32(8), []byte("12345678"))
@@ -80,7 +80,7 @@ func FuzzPackets(f *testing.F) {
 	require.NoError(f, err)
 	qp := newTestQP(f, h)
 	secret := make([]byte, 64)
-	_, key, err := h.RegMR(1, secret, 0) // no remote right at all
+	_, key, err := h.RegMR(1, secret, 0) // no remote access
 	require.NoError(f, err)
 	addr := uint64(uintptr(unsafe.Pointer(&secret[0])))
 
@@ -114,7 +114,7 @@ func FuzzPackets(f *testing.F) {
 
 const testUserIndex = 77
 
-// newTestQP makes an RC QP connected to itself, with bare queues.
+// newTestQP creates an RC QP connected to itself, without a driver for its queues.
 func newTestQP(t testing.TB, h *hca) *queuePair {
 	t.Helper()
 	const cqes, bbs = 1 << 12, 16
@@ -137,8 +137,8 @@ func newTestQP(t testing.TB, h *hca) *queuePair {
 	return h.qps.find(qpn)
 }
 
-// TestRegMR_NoMemory: memory that is not there, or that must not be written, is not registered for a
-// device that would access it.
+// TestRegMR_NoMemory: memory that is not mapped, or is read-only for local writes, cannot be
+// registered.
 func TestRegMR_NoMemory(t *testing.T) {
 	h := openTest(t)
 	readOnly, err := unix.Mmap(-1, 0, pageLen, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

@@ -16,17 +16,17 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// directory is that of a shared domain, as any process of the user can have it: a file of
-// words. Its layout is that of package xrcdomain.
+// directory is the directory of a shared domain as a file, which any process of the user can open. The
+// layout is that of package xrcdomain.
 type directory struct {
 	t testing.TB
 	f *os.File
-	// undo is what was there before.
+	// undo has the original words.
 	undo map[int64]uint32
 }
 
 const (
-	dirHeader  = 24 // the words that tell how much of the rest is used
+	dirHeader  = 24 // the words with the numbers of used slots and entries
 	dirMembers = 4096
 	dirSlots   = dirMembers + 1024*32
 	dirQPs     = dirSlots + 1<<16*1024
@@ -34,7 +34,7 @@ const (
 	dirQPState = 64 + 4
 )
 
-// openDirectory finds the one of the only domain that the process is in.
+// openDirectory opens the directory of the only domain of the process.
 func openDirectory(t testing.TB) *directory {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/self/fd/*")
@@ -65,7 +65,7 @@ func (d *directory) store(at int64, v uint32) {
 	require.NoError(d.t, err)
 }
 
-// spoil changes a word.
+// corrupt changes a word.
 func (d *directory) corrupt(at int64, v uint32) {
 	if _, ok := d.undo[at]; !ok {
 		d.undo[at] = d.load(at)
@@ -73,7 +73,7 @@ func (d *directory) corrupt(at int64, v uint32) {
 	d.store(at, v)
 }
 
-// mend takes back what spoil has changed.
+// restore undoes corrupt.
 func (d *directory) restore() {
 	for at, v := range d.undo {
 		d.store(at, v)
@@ -81,7 +81,7 @@ func (d *directory) restore() {
 	clear(d.undo)
 }
 
-// target is where the entry of a target is.
+// target returns the offset of the entry of a target.
 func (d *directory) target(number uint32) int64 {
 	for at := int64(dirQPs); ; at += dirQPLen {
 		require.Less(d.t, at, int64(dirQPs+1<<15*dirQPLen), "no such target")
@@ -91,12 +91,12 @@ func (d *directory) target(number uint32) int64 {
 	}
 }
 
-// srqWordAt is where the word of an SRQ is.
+// srqWordAt returns the offset of the word of an SRQ.
 func srqWordAt(number uint32) int64 {
 	return dirSlots + int64(number%(1<<16))*1024 + int64(number>>16)*4
 }
 
-// besieged is an initiator and members whose directory somebody writes to.
+// corrupted is an initiator and members of a domain whose directory another process writes to.
 type corrupted struct {
 	*directory
 	i      *node
@@ -107,7 +107,7 @@ type corrupted struct {
 const (
 	corruptedRecvs = 4
 	corruptedLen   = 3000
-	corruptedRDMA  = 512 << 10 // where RDMA goes; behind it nothing may change
+	corruptedRDMA  = 512 << 10 // length of the memory for RDMA; the memory behind it must not change
 )
 
 func newCorrupted(t testing.TB, cfg softhca.Config) *corrupted {
@@ -125,8 +125,8 @@ func newCorrupted(t testing.TB, cfg softhca.Config) *corrupted {
 	return b
 }
 
-// places is where to spoil something: of the target, the queues, the members, and what tells how
-// much is used.
+// places returns the offsets of the words to corrupt: of the target, the queues, the members, and the
+// numbers of used slots and entries.
 func (b *corrupted) places(target int64) (at []int64) {
 	for off := int64(0); off < dirQPLen; off += 4 {
 		at = append(at, target+off)
@@ -155,7 +155,7 @@ func (b *corrupted) post(t *rapid.T, qp *verbs.QP) {
 	require.NoError(t, err)
 }
 
-// drive polls everything a few times, and posts receives again.
+// drive polls all CQs a few times, and posts the receives again.
 func (b *corrupted) drive(t *rapid.T) (sent int) {
 	var wcs [16]verbs.WC
 	for range 20 {
@@ -170,9 +170,9 @@ func (b *corrupted) drive(t *rapid.T) (sent int) {
 	return sent
 }
 
-// Somebody changes any words of the directory while messages go to its members: nothing hangs or
-// faults, every work request ends, and nothing is written but to what was posted, and to what
-// RDMA names. When the words are what they were, the domain is as good as before.
+// Another process changes arbitrary words of the directory while messages are sent to the members:
+// nothing hangs or crashes, every work request completes, and the devices write only to posted
+// receives and to the memory for RDMA. After the words are restored, the domain works again.
 func TestSharedXRC_CorruptedDirectory(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {

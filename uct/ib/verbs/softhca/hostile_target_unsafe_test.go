@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// showReceives has the peer be the target of an XRC initiator: with a table and claims of
-// full length, in which it shows what a test writes there.
+// showReceives makes the peer the target of an XRC initiator: its table and its claims have full
+// length, and the test writes their contents.
 func (p *hostilePeer) showReceives(t testing.TB) {
 	t.Helper()
 	mem := func(n int) []byte {
@@ -33,8 +33,8 @@ const (
 	hostileQPN = foreign + 9
 )
 
-// A target may show any receives, keys and claims: its initiator writes to the memory that
-// it maps of the target, as far as that goes, and every send ends, or is flushed.
+// A target may publish arbitrary receives, keys and claims: the initiator writes only to memory that it
+// maps from the target, and every send completes or is flushed.
 func TestDeliver_HostileTarget(t *testing.T) {
 	s := newSiege(t)
 	p := s.peers[0]
@@ -67,8 +67,8 @@ func TestDeliver_HostileTarget(t *testing.T) {
 	})
 }
 
-// newArenaWithin gives the peer an arena in the middle of memory that nobody may write to. It
-// returns what checks that.
+// newArenaWithin gives the peer an arena in the middle of memory that must not change. check verifies
+// that.
 func newArenaWithin(t testing.TB, p *hostilePeer) (check func(require.TestingT)) {
 	const side = 4 * pageLen
 	mem := make([]byte, 2*side+pageLen)
@@ -82,7 +82,7 @@ func newArenaWithin(t testing.TB, p *hostilePeer) (check func(require.TestingT))
 	}
 }
 
-// drawShown writes any receive, region and claim.
+// drawShown writes an arbitrary receive, region and claim.
 func (p *hostilePeer) drawShown(t *rapid.T) {
 	small := func(name string, most uint32) uint32 {
 		return rapid.OneOf(rapid.Uint32Range(0, most), rapid.Uint32()).Draw(t, name)

@@ -12,15 +12,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// next is a packet of the message that QP q expects: a payload of n bytes of a message
-// of length bytes, for the window.
+// next returns a packet of the message that QP q expects: a payload of n bytes of a message of length
+// bytes, for the window.
 func (s *siege) next(q int, op, flags uint8, n, length int) (ring.Packet, []byte) {
 	t := &s.qps[q]
 	return ring.Packet{Op: op, Flags: flags, DstQPN: t.v.Number(), SrcQPN: t.remote, MSN: t.q.resp.msn, Total: uint32(length),
 		RAddr: s.window.Addr(), RKey: s.window.RKey(), Ext: siegeQKey}, s.payload(n)
 }
 
-// say has the peer of QP q send such a packet, and lets the device handle it.
+// sendNext sends such a packet as the peer of QP q, and lets the device handle it.
 func (s *siege) sendNext(q int, op, flags uint8, n, length int) {
 	pkt, payload := s.next(q, op, flags, n, length)
 	require.True(s.t, s.peers[s.qps[q].peer].request(pkt, payload))
@@ -29,9 +29,9 @@ func (s *siege) sendNext(q int, op, flags uint8, n, length int) {
 
 const flagOnly = ring.FlagFirst | ring.FlagLast
 
-// A packet that does not go on with the message that is open stops its QP, and its
-// sender is told so. Nothing is written to a buffer that has been delivered, and no
-// receive completes that was not consumed: settle looks.
+// A packet that does not continue the open message stops its QP, and its sender gets a NAK. The device
+// writes to no buffer that was delivered, and completes no receive that was not consumed: settle
+// checks that.
 func TestRequest_InvalidPacketStopsQP(t *testing.T) {
 	type p struct {
 		op, flags uint8
@@ -84,8 +84,8 @@ func TestRequest_InvalidPacketStopsQP(t *testing.T) {
 	}
 }
 
-// A message may begin again: its requester has gone back. It fills the receive that it
-// has.
+// A message may be sent again from its first packet, as its requester has rewound the queue. It fills
+// the receive that it has consumed.
 func TestRequest_RestartedMessageKeepsReceive(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
@@ -99,7 +99,7 @@ func TestRequest_RestartedMessageKeepsReceive(t *testing.T) {
 	s.finish()
 }
 
-// reply has the peer of QP q answer the oldest message in flight.
+// reply sends a response to the oldest message in flight, as the peer of QP q.
 func (s *siege) reply(q int, pkt ring.Packet, n int) {
 	t := &s.qps[q]
 	pkt.DstQPN = t.v.Number()
@@ -107,7 +107,7 @@ func (s *siege) reply(q int, pkt ring.Packet, n int) {
 	require.True(s.t, s.peers[t.peer].respond(pkt, s.payload(n)))
 }
 
-// What work requests are for siege.postSend.
+// Types of work requests for siege.postSend.
 const (
 	kindSend = iota
 	kindSendImm
@@ -120,8 +120,8 @@ const (
 	kindLongSend
 )
 
-// An answer that the request cannot have fails it, and stops the QP: data for what only
-// is acknowledged, an acknowledgement for what brings data, data that is not next.
+// A response that is not valid for the request fails it and stops the QP: data for a request that is only
+// acknowledged, an acknowledgement for a request that returns data, data in the wrong order.
 func TestResponse_InvalidForRequest(t *testing.T) {
 	const size = 16
 	type a struct {
@@ -178,7 +178,7 @@ func TestResponse_InvalidForRequest(t *testing.T) {
 	}
 }
 
-// A read does not end because something behind it was acknowledged.
+// The acknowledgement of a later message does not complete a read.
 func TestResponse_RejectsSkippedRead(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
@@ -197,8 +197,8 @@ func TestResponse_RejectsSkippedRead(t *testing.T) {
 	s.finish()
 }
 
-// partlySend posts sends until the last one is in the ring of the peer in part only,
-// and returns how many are whole.
+// partlySend posts sends until only a part of the last one is in the ring of the peer, and returns the
+// number of the complete ones.
 func (s *siege) partlySend() (complete uint32) {
 	s.stalled = true
 	r := &s.qps[0].q.req
@@ -209,8 +209,8 @@ func (s *siege) partlySend() (complete uint32) {
 	return r.inFlight
 }
 
-// A message that finds no receive while its sender still waits for room in the ring is
-// sent again from its first packet.
+// A message that gets an RNR NAK while its sender still waits for room in the ring is sent again from its
+// first packet.
 func TestRNR_PartlySent(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
@@ -239,7 +239,7 @@ func TestRNR_PartlySent(t *testing.T) {
 	s.finish()
 }
 
-// A message is refused before all of it has been sent: its work request says why.
+// A message that gets a NAK before its last packet is sent completes with the syndrome of the NAK.
 func TestNak_PartlySent(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
@@ -255,7 +255,7 @@ func TestNak_PartlySent(t *testing.T) {
 		case i == int(complete):
 			want = verbs.WCRemInvReqErr
 		case i > int(complete):
-			want = verbs.WCWRFlushErr // the receives
+			want = verbs.WCWRFlushErr // of the receives
 		}
 		assert.Equal(t, want, s.wcs[i].Status)
 		s.completed(&s.wcs[i])
@@ -263,7 +263,7 @@ func TestNak_PartlySent(t *testing.T) {
 	s.finish()
 }
 
-// outstandingSends is the IDs of work requests of a QP that have not completed.
+// outstandingSends returns the IDs of the send work requests of a QP that have not completed.
 func (s *siege) outstandingSends(q int) (ids []uint64) {
 	for _, p := range s.posts {
 		if p.qp == q && !p.recv {
@@ -273,15 +273,15 @@ func (s *siege) outstandingSends(q int) (ids []uint64) {
 	return ids
 }
 
-// A read that is being answered ends with its QP. Connected again, the QP begins with
-// the message that it was told.
+// The response to a read ends when its QP is reset. When the QP is connected again, it starts with the
+// message number of the new connection.
 func TestRead_QPConnectedAgain(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
 	s.stalled = true
 	in := s.peers[0].in
-	read := func() { // of all that the window has; the ring holds some thousands of them
+	read := func() { // of the complete window; the ring has room for some thousands of requests
 		pkt, _ := s.next(0, ring.OpRead, flagOnly, 0, windowLen)
 		require.True(t, s.peers[0].request(pkt, nil))
 		s.settle()
@@ -303,16 +303,16 @@ func TestRead_QPConnectedAgain(t *testing.T) {
 	s.finish()
 }
 
-// A peer whose connection has ended, and which goes on writing to its ring, does not
-// keep the device.
+// A peer that continues to write to its ring after its link has gone down does not keep the device
+// busy.
 func TestDropInbound_PeerContinuesWriting(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the peer is never late
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the peer always writes before the device reads
 	s := newSiege(t)
 	s.begin(t)
 	defer s.end()
 	p := s.peers[0]
 	pkt, _ := s.next(3, ring.OpDatagram, flagOnly, 0, 0)
-	pkt.Ext++ // to be dropped
+	pkt.Ext++ // the device drops it
 	for p.request(pkt, nil) {
 	}
 	started, stop, done := make(chan struct{}), make(chan struct{}), make(chan struct{})

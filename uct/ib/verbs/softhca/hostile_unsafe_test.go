@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// openStill opens a loop device without an engine: it advances when a test drives it,
-// and at no other time.
+// openUndriven opens a loop device without an engine: it does work only when the test drives it.
 func openUndriven(t testing.TB) *hca {
 	t.Helper()
 	h, err := open(Config{Fabric: FabricLoop}, &uarPool{limit: deviceUARs})
@@ -35,26 +34,26 @@ func driveUntilIdle(h *hca) {
 	}
 }
 
-// hostilePeer is the other end of both links between a device and a peer that may
-// write whatever it likes to the memory that they share.
+// hostilePeer is the remote side of both links between a device and a peer that may write anything to
+// the memory that they share.
 type hostilePeer struct {
 	h     *hca
 	gid   verbs.GID
-	table table.Table // which the device reads
+	table table.Table // read by the device
 
-	in              *inLink       // the device's end of the link from the peer
-	requests        ring.Producer // and the peer's
+	in              *inLink       // link from the peer: the device's side
+	requests        ring.Producer // the peer's side
 	deviceResponses ring.Consumer
 
-	out            *outLink      // the device's end of the link to the peer
-	deviceRequests ring.Consumer // and the peer's
+	out            *outLink      // link to the peer: the device's side
+	deviceRequests ring.Consumer // the peer's side
 	responses      ring.Producer
 
 	toDevice, toPeer linkMem
 	ctl              *control // the peer's
 }
 
-// newHostilePeer connects a peer in both directions. Its table accepts nothing yet.
+// newHostilePeer connects a peer in both directions. Its table is empty.
 func newHostilePeer(t testing.TB, h *hca, number byte) *hostilePeer {
 	t.Helper()
 	p := &hostilePeer{h: h, gid: h.gid}
@@ -74,7 +73,7 @@ func newHostilePeer(t testing.TB, h *hca, number byte) *hostilePeer {
 	return p
 }
 
-// attach makes new links, with empty rings.
+// attach creates new links, with empty rings.
 func (p *hostilePeer) attach() {
 	h := p.h
 	for _, m := range []linkMem{p.toDevice, p.toPeer} {
@@ -84,7 +83,7 @@ func (p *hostilePeer) attach() {
 	}
 	p.in = &inLink{hca: h, gid: table.GIDWords(p.gid), ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toDevice,
 		peerStays: func() bool { return false }, closeFunc: func() error { return nil }}
-	p.in.hangUp = func() { h.dropInbound(p.in) } // the peer does so too
+	p.in.hangUp = func() { h.dropInbound(p.in) } // as after the hang-up of the peer
 	p.in.req, p.in.resp = p.toDevice.consumer(linkReq), p.toDevice.producer(linkResp)
 	p.requests, p.deviceResponses = p.toDevice.producer(linkReq), p.toDevice.consumer(linkResp)
 	p.in.state.Store(linkUp)
@@ -102,10 +101,10 @@ func (p *hostilePeer) attach() {
 	h.links = append(h.links, p.out)
 }
 
-// detach takes the links from the device. Its QPs use them no more.
+// detach removes the links from the device, whose QPs no longer use them.
 func (p *hostilePeer) detach() {
 	h := p.h
-	h.dials.Wait() // links that broke are delisted in the background
+	h.dials.Wait() // rejected links are removed in the background
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(l *inLink) bool { return l == p.in }))
@@ -113,8 +112,8 @@ func (p *hostilePeer) detach() {
 	h.links = slices.DeleteFunc(h.links, func(l *outLink) bool { return l == p.out })
 }
 
-// accept has the peer's table say that its QP qpn is connected to the device's QP dest,
-// and that key is of memory that the device does not map, anywhere and of any length.
+// accept sets the peer's table: its QP qpn is connected to the device's QP dest, and key is that of
+// memory that the device does not map, at any address and of any length.
 func (p *hostilePeer) accept(qpn, dest, pdn, key uint32) {
 	e := p.table.QP(qpn)
 	e.QPN.Store(qpn)
@@ -133,13 +132,12 @@ func (p *hostilePeer) accept(qpn, dest, pdn, key uint32) {
 
 const allRemote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// request puts a packet with the given payload into the request ring. False when the
-// ring is full.
+// request puts a packet with the given payload into the request ring. False if the ring is full.
 func (p *hostilePeer) request(pkt ring.Packet, payload []byte) bool {
 	return put(&p.requests, pkt, payload)
 }
 
-// answer puts a packet into the response ring.
+// respond puts a packet into the response ring.
 func (p *hostilePeer) respond(pkt ring.Packet, payload []byte) bool {
 	return put(&p.responses, pkt, payload)
 }
@@ -156,8 +154,8 @@ func put(r *ring.Producer, pkt ring.Packet, payload []byte) bool {
 	return true
 }
 
-// drain takes everything that the device has sent the peer, and calls f with each
-// request and answer.
+// drain consumes all packets that the device has sent to the peer, and calls f with each request and
+// response.
 func (p *hostilePeer) drain(f func(pkt *ring.Packet)) {
 	for _, c := range []*ring.Consumer{&p.deviceRequests, &p.deviceResponses} {
 		var pkt ring.Packet

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// Words that processes share lie aligned, wherever the memory that holds them is mapped:
-// a segment begins with a page.
+// Words that processes share are aligned at every address of their segment, which begins with a
+// page.
 func TestAlignment(t *testing.T) {
 	for name, a := range map[string][2]uintptr{
 		"ring control": {unsafe.Alignof(ring.Control{}), unsafe.Sizeof(ring.Control{})},

@@ -10,8 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// node is one open device with what a test needs of it: memory that peers may do
-// anything with, a CQ, and an RC QP.
+// node is an open device with memory that peers may access in all ways, a CQ, and an RC QP.
 type node struct {
 	t   testing.TB
 	ctx *verbs.Context
@@ -22,7 +21,7 @@ type node struct {
 	qp  *verbs.QP
 	gid verbs.GID
 	wcs [16]verbs.WC
-	// What work requests of node.exchange are made of.
+	// The work requests of node.exchange.
 	sge [1]verbs.SGE
 	wr  [1]verbs.SendWR
 	rr  [1]verbs.RecvWR
@@ -59,7 +58,7 @@ func openNode(t testing.TB, cfg softhca.Config) *node {
 	return n
 }
 
-// sibling is another QP with memory and a CQ of its own on n's device.
+// sibling returns another QP on the device of n, with separate memory and a separate CQ.
 func (n *node) sibling() *node {
 	s := *n
 	var err error
@@ -95,21 +94,21 @@ func (n *node) close() {
 	require.NoError(n.t, n.ctx.Close())
 }
 
-// link says how to connect.
+// link has the attributes of a connection.
 type link struct {
 	access  verbs.Access
 	timeout uint8
 	retry   uint8
 	rnr     uint8
 	minRNR  uint8
-	conn    uint32 // which connection of the two it is: each begins with a PSN of its own
+	conn    uint32 // number of the connection of the two QPs: each starts with another PSN
 }
 
-// firstPSN is that of the first connection; it wraps soon.
+// firstPSN is the first PSN of the first connection; it wraps soon.
 const firstPSN = 0xfffff0
 
-// defaultLink gives a peer two minutes, in 8 tries of 2^22 times 4.096 us: a busy machine may take
-// seconds to join a peer later than the other, and to run the device of one.
+// defaultLink has a timeout of two minutes, in 8 tries of 2^22 times 4.096 us: on a busy machine a
+// peer may connect seconds after the other, and its device may run late.
 var defaultLink = link{access: anyone, timeout: 22, retry: 7, rnr: 7, minRNR: 1}
 
 func initQP(t testing.TB, qp *verbs.QP, access verbs.Access) {
@@ -118,7 +117,7 @@ func initQP(t testing.TB, qp *verbs.QP, access verbs.Access) {
 		verbs.QPMaskState|verbs.QPMaskPort|verbs.QPMaskPKeyIndex|verbs.QPMaskAccessFlags))
 }
 
-// join brings n's QP to RTS towards the QP dest at gid.
+// join connects the QP of n to the QP dest at gid, and moves it to RTS.
 func (n *node) join(gid verbs.GID, dest uint32, l link) {
 	n.t.Helper()
 	n.toRTR(gid, dest, l)
@@ -177,8 +176,7 @@ func (n *node) recv(id uint64, off, length int) {
 	require.NoError(n.t, err)
 }
 
-// patience bounds the waits of tests that are about something else: it is over
-// only when something hangs.
+// patience limits waits that are not the subject of a test: it expires only if something hangs.
 const patience = testenv.Watchdog
 
 // completion polls for one completion.
@@ -188,8 +186,7 @@ func (n *node) completion() verbs.WC {
 	return n.wcs[0]
 }
 
-// completionUnless is completion, and fails the test with the first error of those that it waits
-// for.
+// completionUnless is completion, and fails the test if there is an error in errs.
 func (n *node) completionUnless(errs <-chan error) (wc verbs.WC) {
 	n.t.Helper()
 	testenv.ProgressWithin(n.t, patience, func() bool {
@@ -203,7 +200,7 @@ func (n *node) completionUnless(errs <-chan error) (wc verbs.WC) {
 	return n.wcs[0]
 }
 
-// succeed polls for a successful completion of work request id.
+// succeed polls for the successful completion of work request id.
 func (n *node) succeed(id uint64) verbs.WC {
 	n.t.Helper()
 	wc := n.completion()
@@ -212,7 +209,7 @@ func (n *node) succeed(id uint64) verbs.WC {
 	return wc
 }
 
-// fail polls for a completion of work request id with an error.
+// fail polls for the completion of work request id with the status want.
 func (n *node) fail(id uint64, want verbs.WCStatus) {
 	n.t.Helper()
 	wc := n.completion()
@@ -220,7 +217,7 @@ func (n *node) fail(id uint64, want verbs.WCStatus) {
 	require.Equal(n.t, id, wc.ID)
 }
 
-// idle makes sure that no completion waits.
+// idle checks that the CQ is empty.
 func (n *node) idle() {
 	n.t.Helper()
 	require.Zero(n.t, n.cq.Poll(n.wcs[:]), "completion %+v", n.wcs[0])

@@ -17,8 +17,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// TestEngine_PollsForSleepingCaller: once a poller has armed a CQ, the engine does not
-// stay away for a tick, though it finds that somebody has polled.
+// TestEngine_PollsForSleepingCaller: after a caller has armed a CQ, the engine does not wait for a tick,
+// although it finds that a caller has polled.
 func TestEngine_PollsForSleepingCaller(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
@@ -26,7 +26,7 @@ func TestEngine_PollsForSleepingCaller(t *testing.T) {
 	h.armCQ(uint64(qp.sendCQ.cqn))
 	assert.True(t, h.pollerLeft.Load(), "the engine reads it when it is woken")
 
-	idle := &hca{ctl: new(control)} // its engine is this test
+	idle := &hca{ctl: new(control)} // the test is its engine
 	idle.pollerLeft.Store(true)
 	idle.watch()
 	assert.Zero(t, idle.ctl.attention.Load()&attnProbe, "the engine has waited for a poller")
@@ -35,9 +35,9 @@ func TestEngine_PollsForSleepingCaller(t *testing.T) {
 	assert.NotZero(t, idle.ctl.attention.Load()&attnProbe, "the engine has not waited for a poller")
 }
 
-// TestEngine_DoesNotRunTimersWhileDriven: a timer that has become due since the last Drive
-// shortens the sleep of the engine. If it were taken off the list instead, there would
-// be nothing left to wake up for, and its QP would not run.
+// TestEngine_DoesNotRunTimersWhileDriven: a timer that has expired since the last Drive shortens the sleep
+// of the engine. If park removed it from the list, the engine would have no reason to wake up, and the
+// QP would not run.
 func TestEngine_DoesNotRunTimersWhileDriven(t *testing.T) {
 	waiting := func(until int64) *queuePair {
 		qp := new(queuePair)
@@ -55,7 +55,7 @@ func TestEngine_DoesNotRunTimersWhileDriven(t *testing.T) {
 }
 
 // TestDrive_WakesEngineForRemainingWork: one call of Drive does a bounded amount of
-// work. If the engine has gone to sleep meanwhile, it is told of the rest.
+// work. If the engine has gone to sleep meanwhile, Drive wakes it for the rest.
 func TestDrive_WakesEngineForRemainingWork(t *testing.T) {
 	fd, written := newWake(t)
 	woken := func() bool { return written() > 0 }
@@ -66,7 +66,7 @@ func TestDrive_WakesEngineForRemainingWork(t *testing.T) {
 	h.setInbound([]*inLink{{hca: h, ctl: new(control), req: *requests, resp: *answers}})
 	for range drainBatch + 1 {
 		pkt := send.Reserve(0)
-		pkt.Op = ring.OpDatagram // for nobody: dropped
+		pkt.Op = ring.OpDatagram // to no QP: dropped
 		send.Publish(pkt)
 	}
 	h.ctl.attention.Store(attnRequest)
@@ -79,20 +79,20 @@ func TestDrive_WakesEngineForRemainingWork(t *testing.T) {
 	assert.False(t, woken(), "no work remains")
 }
 
-// newWake returns the write end of a pipe, and how many wake-ups were written since the last call.
+// newWake returns the write end of a pipe, and a function that returns the number of wake-ups since its last call.
 func newWake(t *testing.T) (fd int, written func() int) {
 	w, err := attach.NewWaker()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	return w.WakeFD(), func() int {
 		var b [64]byte
-		n, _ := unix.Read(w.FD(), b[:]) // EAGAIN: nobody has written
+		n, _ := unix.Read(w.FD(), b[:]) // EAGAIN: nothing was written
 		return max(n, 0)
 	}
 }
 
-// TestCall_WakesOncePerNap: the pipe is written once for each sleep of the engine, however many
-// calls come before the engine runs, and a call of the sleep before does not count for the next.
+// TestCall_WakesOncePerSleep: the pipe is written once for each sleep of the engine, whatever the number of
+// calls before the engine runs. A late write for the previous sleep does not count for the next.
 func TestCall_WakesOncePerSleep(t *testing.T) {
 	fd, written := newWake(t)
 	ctl := new(control)
@@ -111,8 +111,8 @@ func TestCall_WakesOncePerSleep(t *testing.T) {
 	assert.False(t, isAsleep(ctl.sleeping.Load()))
 }
 
-// TestAwaitRoom_NotOnALinkThatIsDown: a QP that finds a full ring just after those who
-// waited for room were let go, as the peer is gone, does not begin to wait.
+// TestAwaitRoom_DoesNotWaitOnDownLink: a QP that finds a full ring after the waiting QPs were released, as
+// the link is down, does not begin to wait.
 func TestAwaitRoom_DoesNotWaitOnDownLink(t *testing.T) {
 	send, _ := newRing()
 	for send.Reserve(ring.MaxPayload) != nil {
@@ -129,7 +129,7 @@ func TestAwaitRoom_DoesNotWaitOnDownLink(t *testing.T) {
 	assert.NotContains(t, l.blocked, late)
 }
 
-// newRing makes both ends of a ring in fresh memory.
+// newRing creates both sides of a ring in new memory.
 func newRing() (*ring.Producer, *ring.Consumer) {
 	base := unsafe.Pointer(&make([]uint64, ring.Span/8)[0])
 	p, c := ring.NewProducer(base), ring.NewConsumer(base)

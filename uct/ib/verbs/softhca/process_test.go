@@ -17,8 +17,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// childEnv makes the test binary the other process of a test: its value is what
-// the child does once it is connected.
+// childEnv makes the test binary the other process of a test: its value is the role of the child after
+// it is connected.
 const childEnv = "GUCX_TEST_SOFTHCA_CHILD"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// introduction is what two processes tell each other.
+// introduction has the addresses that two processes exchange.
 type introduction struct {
 	GID     verbs.GID
 	QPN     uint32
@@ -36,7 +36,7 @@ type introduction struct {
 	RKey    uint32
 	Private uint64 // memory outside the arena
 	PrivKey uint32
-	SRQN    uint32 // of a child that is an XRC target, and QPN is its target's
+	SRQN    uint32 // if not 0, the child is an XRC target, and QPN is that of its target
 	UDQPN   uint32 // the child sends it a datagram, and is not connected; or 0
 }
 
@@ -47,7 +47,7 @@ type child struct {
 	out *json.Decoder
 }
 
-// startChild starts a child that is connected to n.
+// startChild starts a child and connects it to n.
 func startChild(t *testing.T, n *node, role string) *child {
 	t.Helper()
 	c := newChild(t, role)
@@ -56,8 +56,8 @@ func startChild(t *testing.T, n *node, role string) *child {
 	return c
 }
 
-// startSender starts a child that sends a datagram to u on n's device, which does not dial
-// it.
+// startSender starts a child that sends a datagram to u on the device of n, which does not dial the
+// child.
 func startSender(t *testing.T, n, u *node, role string) *child {
 	t.Helper()
 	c := newChild(t, role)
@@ -65,7 +65,7 @@ func startSender(t *testing.T, n, u *node, role string) *child {
 	return c
 }
 
-// newChild starts a child, which has introduced itself.
+// newChild starts a child and reads its introduction.
 func newChild(t *testing.T, role string) *child {
 	t.Helper()
 	c := &child{Subprocess: testenv.StartSubprocess(t, testenv.Self(childEnv+"="+role))}
@@ -74,7 +74,7 @@ func newChild(t *testing.T, role string) *child {
 	return c
 }
 
-// reach tells the child whom it is to reach, and waits until it has begun to.
+// connectTo sends the addresses of the parent to the child, and waits until it has begun to connect.
 func (c *child) connectTo(t *testing.T, parent introduction) {
 	t.Helper()
 	require.NoError(t, json.NewEncoder(c.In).Encode(parent))
@@ -117,7 +117,7 @@ func runChild(role string) int {
 	case "intruder":
 		n.intrude(enc, dec)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent lets go
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
 	if role == "closer" {
 		require.NoError(f, mr.Close())
 		closeDevice()
@@ -125,12 +125,12 @@ func runChild(role string) int {
 	return 0
 }
 
-// sendTo sends a datagram to the parent, over a link that is up. It returns what closes
-// the device.
+// sendTo sends a datagram to the parent, over a link that is up. It returns a function that closes the
+// device.
 func (n *node) sendTo(peer introduction) (closeDevice func()) {
 	n.join(peer.GID, peer.QPN, link{access: anyone, timeout: 1})
 	n.send(verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{n.mr.SGE(0, 1)}})
-	n.fail(0, verbs.WCRetryExcErr) // the parent's QP is not connected, but was looked at
+	n.fail(0, verbs.WCRetryExcErr) // the QP of the parent is not connected, but the link is up
 	u := n.datagrams()
 	ah := u.address(peer.GID)
 	u.datagram(1, ah, peer.UDQPN, testQKey, 8)
@@ -142,7 +142,7 @@ func (n *node) sendTo(peer introduction) (closeDevice func()) {
 	}
 }
 
-// hammer writes to the parent's first half and sends, without an end.
+// hammer sends, and writes to the first half of the memory of the parent, in an endless loop.
 func (n *node) hammer(peer introduction) {
 	fill(n.buf.Bytes(), 1)
 	for i := uint64(0); ; i++ {
@@ -166,9 +166,9 @@ func (*fatal) Errorf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }
 
-// The point of one-sided operations: the target need not run.
+// One-sided operations complete while the target is stopped.
 func TestStoppedTarget(t *testing.T) {
-	testenv.NeedCMA(t) // for memory that the kernel has to reach
+	testenv.NeedCMA(t) // for memory outside the arena
 	a := openNode(t, softhca.Config{})
 	c := startChild(t, a, "idle")
 	a.send(verbs.SendWR{ID: 0, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
@@ -197,7 +197,7 @@ func TestStoppedTarget(t *testing.T) {
 	}
 }
 
-// A QP whose peer dies goes to ERR by itself, soon, and says why.
+// A QP whose peer dies goes to ERR without a post, and its completion has the vendor error.
 func TestKilledTarget(t *testing.T) {
 	a := openNode(t, softhca.Config{})
 	c := startChild(t, a, "idle")
@@ -215,8 +215,8 @@ func TestKilledTarget(t *testing.T) {
 	a.fail(4, verbs.WCWRFlushErr)
 }
 
-// A target dies while the kernel copies from and to its private memory: that it has died is told
-// also where the kernel has refused the copy before the link has gone down.
+// A target dies while the kernel copies from and to its private memory: the completion has the vendor
+// error of a dead peer also if the kernel has rejected the copy before the link has gone down.
 func TestKilledTarget_WhileAccessed(t *testing.T) {
 	for _, op := range []verbs.Opcode{verbs.OpRDMAWrite, verbs.OpRDMARead} {
 		refused := 0
@@ -245,8 +245,8 @@ func TestKilledTarget_WhileAccessed(t *testing.T) {
 	}
 }
 
-// An initiator that is killed while it writes and sends leaves the target, its
-// other connections and the rest of its memory as they are.
+// The death of an initiator that writes and sends affects neither the target nor its other connections
+// nor the rest of its memory.
 func TestKilledInitiator(t *testing.T) {
 	a := openNode(t, softhca.Config{})
 	peer := openNode(t, softhca.Config{})
@@ -258,7 +258,7 @@ func TestKilledInitiator(t *testing.T) {
 		require.NoError(t, a.qp.Close())
 		a.qp = a.newQP()
 		c := startChild(t, a, "hammer")
-		for k := range uint64(3 + i) { // a different moment each time
+		for k := range uint64(3 + i) { // another time of death in each round
 			a.recv(k, bufLen/4, 9000)
 			require.NotEqual(t, verbs.WCGeneralErr, a.completion().Status)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// TestConnect_AsManyAsGuards: an RC QP for which the link has no guard left does not connect, with an error
-// that names the limit. One that disconnects makes room.
+// TestConnect_LimitedByGuards: an RC QP for which the link has no free guard fails to connect, with an error
+// that names the limit. It connects after another QP has disconnected.
 func TestConnect_LimitedByGuards(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// rdmaSizes crosses packets, budgets and single words.
+// rdmaSizes are around the lengths of words, packets and the inline budget.
 var rdmaSizes = []int{0, 1, 7, 8, 64, 4095, 4096, 4097, 300000, bufLen}
 
 func TestWriteAndRead_Sizes(t *testing.T) {
@@ -86,8 +86,7 @@ func TestWriteWithImm(t *testing.T) {
 	})
 }
 
-// A write behind a send that is not acknowledged waits for it, and completes after
-// it.
+// A write behind a send without acknowledgement waits for it, and completes after it.
 func TestOrder_WriteBehindSend(t *testing.T) {
 	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		fill(a.buf.Bytes(), 1)
@@ -98,7 +97,7 @@ func TestOrder_WriteBehindSend(t *testing.T) {
 			a.idle()
 		}
 		assert.Equal(t, make([]byte, 8), b.buf.Bytes()[4096:4104], "the write overtook the send")
-		b.recv(9, 0, 64) // the send's RNR wait ends
+		b.recv(9, 0, 64) // ends the RNR wait of the send
 		b.succeed(9)
 		a.succeed(1)
 		a.succeed(2)
@@ -106,8 +105,8 @@ func TestOrder_WriteBehindSend(t *testing.T) {
 	})
 }
 
-// Memory that is not in the arena is reached by cross-memory attach, and through
-// the ring where that is forbidden.
+// Memory outside the arena is accessed by cross-memory attach, or through the ring if that is
+// forbidden.
 func TestPrivateMemory(t *testing.T) {
 	for _, noCMA := range []bool{false, true} {
 		name := map[bool]string{false: "cma", true: "ring"}[noCMA]
@@ -153,8 +152,8 @@ func TestErr_LaterReceivesAreFlushed(t *testing.T) {
 	})
 }
 
-// Memory of the heap to its last byte: nothing points behind it, which builds with the
-// race detector check.
+// Accesses to the last byte of Go heap memory create no pointer behind it, which builds with the race
+// detector check.
 func TestWriteAndRead_EndOfHeapMemory(t *testing.T) {
 	a := openNode(t, softhca.Config{Fabric: softhca.FabricLoop})
 	a.join(a.gid, a.qp.Number(), defaultLink)
@@ -173,8 +172,7 @@ func TestWriteAndRead_EndOfHeapMemory(t *testing.T) {
 	require.NoError(t, mr.Close())
 }
 
-// A send that is longer than what is on its way at once, and finds no receive, is sent
-// when there is one.
+// A send that is larger than the ring, and that finds no receive, is sent after a receive is posted.
 func TestSend_LongWithoutReceive(t *testing.T) {
 	const length = bufLen
 	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {

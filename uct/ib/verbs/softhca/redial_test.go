@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// hangUps listens in place of a port (the name is package attach's), and hangs up on
-// who dials it. It sends for each.
+// hangUps listens at the address of a port, which package attach defines, hangs up each dial, and sends
+// a value for it.
 func hangUps(t *testing.T, gid verbs.GID) <-chan struct{} {
 	t.Helper()
 	name := fmt.Sprintf("@gucx-softhca/%d/%s", os.Getuid(), hex.EncodeToString(gid[:]))
@@ -44,7 +44,7 @@ func hangUps(t *testing.T, gid verbs.GID) <-chan struct{} {
 	return came
 }
 
-// linkOf is the link to a port that a QP of datagrams has.
+// linkOf returns the link of a UD QP to a port.
 func linkOf(t *testing.T, qp *queuePair, gid verbs.GID) *outLink {
 	t.Helper()
 	l, err := qp.udLink(gid)
@@ -52,19 +52,19 @@ func linkOf(t *testing.T, qp *queuePair, gid verbs.GID) *outLink {
 	return l
 }
 
-// awaitState waits until a link is up or down. A link that is down is not that of its port any more
-// after redialPause.
+// awaitState waits until a link is in a state. redialPause after it has gone down, it is no longer the
+// link of its port.
 func (l *outLink) awaitState(t *testing.T, state uint32) {
 	t.Helper()
 	testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() == state })
 }
 
-// A port that hung up during the handshake is dialed again, not at once, but later.
+// A port that has hung up during the handshake is dialed again, but only after redialPause.
 func TestUDLink_RedialsAfterHangUp(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	gid := verbs.GID{0: 0xfe, 1: 0x80}
-	_, _ = rand.Read(gid[8:]) // another run on this host has another one
+	_, _ = rand.Read(gid[8:]) // runs on the same host have different GIDs
 	came := hangUps(t, gid)
 	first := linkOf(t, qp, gid)
 	first.awaitState(t, linkDown)
@@ -82,8 +82,8 @@ func TestUDLink_RedialsAfterHangUp(t *testing.T) {
 	assert.Equal(t, []*outLink{second}, qp.req.udLinks)
 }
 
-// A port that was up and hung up is left alone for a while, and so is one where nobody
-// listens; the QP forgets it then.
+// A port that has hung up, or that does not exist, is not dialed again before redialPause; then the QP
+// removes its link.
 func TestUDLink_RemovesDeadPeers(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// nop posts a signaled work request that does nothing, without a doorbell.
+// nop posts a signaled NOP work request, without a doorbell.
 func (qp *queuePair) nop(index uint16) {
 	prm.PutCtrl(qp.sq.BB(uint32(index)), prm.CtrlWord(prm.OpNOP, index, qp.qpn, 1), prm.CtrlCQUpdate, 0)
 	qp.dbrec.StoreSend(index + 1)
@@ -20,8 +20,9 @@ func (cq *compQueue) completed(i uint32) bool {
 	return cq.view.Slot(i).Tail().Owned(cq.view.Owner(i))
 }
 
-// TestRunOrSchedule_WhileAnotherThreadHasTheQP: who has the QP may have read the doorbell record
-// before. The thread that drives executes what was posted, though nobody rings again.
+// TestRunOrSchedule_WhileAnotherThreadExecutes: the thread that executes the QP may have read the doorbell
+// record before a post. The thread that drives the device executes the work request, without another
+// doorbell.
 func TestRunOrSchedule_WhileAnotherThreadExecutes(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)

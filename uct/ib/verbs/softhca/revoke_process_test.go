@@ -17,13 +17,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// victimLen is more than a doorbell moves: a peer visits such memory in parts.
+// victimLen exceeds Config.InlineBudget: a peer accesses such memory in several visits.
 const victimLen = bufLen / 2
 
-// intrude is a child that accesses the memory of its parent all the time, until it is
-// refused, over a new QP each time that the parent asks for it.
+// intrude is the role of a child that accesses the memory of its parent all the time, until an access
+// fails. It does so over a new QP each time the parent requests it.
 func (n *node) intrude(enc *json.Encoder, dec *json.Decoder) {
-	for i := range n.buf.Bytes() { // what is in one half is nowhere in the other
+	for i := range n.buf.Bytes() { // the halves have different bytes
 		n.buf.Bytes()[i] = byte(1 + i/victimLen)
 	}
 	for {
@@ -43,8 +43,8 @@ func (n *node) intrude(enc *json.Encoder, dec *json.Decoder) {
 	}
 }
 
-// access does what a peer may do, for the i-th time, and reports whether it could: it
-// mostly writes, other bytes each time.
+// access makes the i-th access and reports whether it has succeeded. Most accesses are writes, each of
+// other bytes.
 func (n *node) access(p introduction, i int) bool {
 	from, other := i%2*victimLen, (i+1)%2*victimLen
 	target := func(op verbs.Opcode, off, length int, addr uint64, key uint32) verbs.SendWR {
@@ -73,7 +73,7 @@ func (n *node) access(p introduction, i int) bool {
 	return err == nil
 }
 
-// victim is what a peer is made to access: memory of the caller and memory of the device.
+// victim is the memory that a peer accesses: memory of the caller and memory of the device.
 type victim struct {
 	*node
 	private []byte
@@ -82,7 +82,7 @@ type victim struct {
 	mr      *verbs.MR
 }
 
-// exposed returns a victim on a new device whose memory the child is accessing by now.
+// exposed returns a victim on a new device. The child has begun to access its memory.
 func exposed(t *testing.T, c *child) *victim {
 	t.Helper()
 	n := openNode(t, softhca.Config{})
@@ -104,27 +104,27 @@ func exposed(t *testing.T, c *child) *victim {
 	testenv.ProgressWithin(t, patience, func() bool {
 		return v.private[victimLen-1] != 0 && v.buf.Bytes()[victimLen-1] != 0
 	})
-	for range rand.IntN(1000) { // another moment each time
+	for range rand.IntN(1000) { // another time in each round
 		runtime.Gosched()
 	}
 	return v
 }
 
-// takeBack ends the rights of peers in one of the ways that there are, and returns memory
-// that is the owner's then.
+// revoke revokes the access of peers in one of several ways, and returns memory that only the owner may
+// change then.
 func (v *victim) revoke(how int) []byte {
 	registered, allocated := v.private, v.buf.Bytes()
 	switch how {
 	case 0:
 		testenv.ProgressWithin(v.t, patience, v.deregister)
 		return registered
-	case 1: // and memory that the device hands out again
+	case 1: // and reallocate memory of the device
 		require.NoError(v.t, v.mr.CloseAndFree(v.buf))
 		again, err := v.ctx.AllocBuffer(victimLen)
 		require.NoError(v.t, err)
 		v.t.Cleanup(func() { require.NoError(v.t, again.Close()) })
 		return again.Bytes()
-	case 2: // the buffer itself stays
+	case 2: // the buffer remains allocated
 		testenv.ProgressWithin(v.t, patience, func() bool { return v.mr.Close() == nil })
 		return allocated
 	}
@@ -134,7 +134,7 @@ func (v *victim) revoke(how int) []byte {
 	return registered
 }
 
-// revoked deregisters the caller's memory; false if a peer is inside.
+// deregister deregisters the memory of the caller; false if an access is in progress.
 func (v *victim) deregister() bool {
 	err := v.privMR.Close()
 	var inUse *ucs.InUseError
@@ -144,26 +144,27 @@ func (v *victim) deregister() bool {
 	return err == nil
 }
 
-// waysToTakeBack is how many cases takeBack has.
+// revokeVariants is the number of cases of revoke.
 const revokeVariants = 4
 
-// Memory that was taken back, in whatever way, while a peer of another process accesses
-// it all the time, does not change any more.
+// After revocation, memory does not change any more, although a peer in another process accesses it all
+// the time.
 func TestRevoke_UnderLoad(t *testing.T) {
 	c := startChild(t, openNode(t, softhca.Config{}), "intruder")
 	for round := range revokeVariants * testenv.Rounds(3, 250) {
 		v := exposed(t, c)
 		mem := v.revoke(round % revokeVariants)
 		before := sample(mem)
-		require.NoError(t, v.qp.Close()) // the child ends also if it saw nothing of it
+		require.NoError(t, v.qp.Close()) // ends the child also if none of its accesses has failed
 		var ended bool
 		require.NoError(t, c.out.Decode(&ended))
 		assert.Equal(t, before, sample(mem), "the peer has changed bytes after revocation, in round %d", round)
 	}
 }
 
-// A peer that is stopped may be inside. The owner gets its memory as soon as the peer is
-// out, or dead, and the peer is named until then; memory of the device is not waited for.
+// A stopped peer may be in the middle of an access. Deregistration of the caller's memory succeeds as soon
+// as the access is over, or the peer is dead; until then the error names the peer. Deregistration of
+// memory of the device does not wait.
 func TestRevoke_PeerStopped(t *testing.T) {
 	for name, end := range map[string]syscall.Signal{"continues": syscall.SIGCONT, "dies": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -197,8 +198,7 @@ func TestRevoke_PeerStopped(t *testing.T) {
 	}
 }
 
-// kept is how much memory the device keeps because of peers that are inside, after it
-// had a reason to look.
+// kept returns the memory in quarantine, after an allocation, which reclaims quarantined memory.
 func kept(t *testing.T, ctx *verbs.Context) int64 {
 	t.Helper()
 	b, err := ctx.AllocBuffer(1)
@@ -209,7 +209,7 @@ func kept(t *testing.T, ctx *verbs.Context) int64 {
 	return r.Bytes.Kept
 }
 
-// sample reads a byte of each page, from the end, which a visit reaches last.
+// sample reads a byte of each page, beginning at the end, which a visit reaches last.
 func sample(b []byte) (s []byte) {
 	for i := len(b) - 1; i >= 0; i -= 4096 {
 		s = append(s, b[i])

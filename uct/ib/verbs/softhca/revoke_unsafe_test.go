@@ -19,7 +19,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 )
 
-// visitor is a QP of a peer, of which only the guard matters.
+// visitor is a QP of a peer that uses only its guard.
 type visitor struct {
 	*hca
 	t    *testing.T
@@ -65,7 +65,7 @@ func registered(t *testing.T, h *hca) uint32 {
 	return key
 }
 
-// first is where the next buffer of a kind begins.
+// first returns the address of the next buffer.
 func first(t *testing.T, h *hca) *byte {
 	t.Helper()
 	b, err := h.AllocBuffer(3 * pageLen)
@@ -75,8 +75,8 @@ func first(t *testing.T, h *hca) *byte {
 	return p
 }
 
-// Memory of the device with a peer inside that does not run is kept, and counted, until
-// the visit is over or the peer is dead. Nobody waits.
+// Memory of the device that a stopped peer accesses is in quarantine, and counted, until the visit is
+// over or the peer is dead. Deregistration does not wait.
 func TestDereg_QuarantinesMemoryInUse(t *testing.T) {
 	for name, end := range map[string]func(v *visitor){
 		"continues":  (*visitor).leave,
@@ -99,8 +99,8 @@ func TestDereg_QuarantinesMemoryInUse(t *testing.T) {
 	}
 }
 
-// A peer that is inside one region, or between visits, holds up no other one, nor the
-// end of QPs that it is not connected to.
+// An access of a peer to one region delays neither the deregistration of other regions nor the
+// destruction of QPs that the peer is not connected to.
 func TestDereg_DoesNotBlockOtherMemory(t *testing.T) {
 	target := openTest(t)
 	v := newVisitor(t, target)
@@ -108,7 +108,7 @@ func TestDereg_DoesNotBlockOtherMemory(t *testing.T) {
 	qp := newTestQP(t, target)
 	linked(t, target, target)
 	v.enter(visited)
-	synctest.Test(t, func(t *testing.T) { // time stands still unless somebody sleeps
+	synctest.Test(t, func(t *testing.T) { // time advances only while all goroutines sleep
 		start := nanotime()
 		for range 100 {
 			require.NoError(t, target.DeregMR(registered(t, target), nil))
@@ -125,8 +125,8 @@ func TestDereg_DoesNotBlockOtherMemory(t *testing.T) {
 	v.leave()
 }
 
-// A peer that is stopped in the middle of an access holds up the end of all QPs to it once, for
-// qpPatience; one that is stopped in another one later does so again.
+// A peer that is stopped in the middle of an access delays the destruction of its QPs only once, for
+// visitTimeout; a later access in which it is stopped does so again.
 func TestDestroyQP_AwaitsStoppedPeerOnce(t *testing.T) {
 	h := openTest(t)
 	v := newVisitor(t, h)
@@ -161,7 +161,7 @@ func TestDestroyQP_AwaitsStoppedPeerOnce(t *testing.T) {
 	assert.Empty(t, h.owner.Inside(), "QP numbers in quarantine")
 }
 
-// The time in which the process that waits for its peers stands still is no time that it waited.
+// The time during which the process itself is stopped does not count as wait for its peers.
 func TestAwait_ProcessStopped(t *testing.T) {
 	h := openTest(t)
 	v := newVisitor(t, h)
@@ -180,7 +180,7 @@ func TestAwait_ProcessStopped(t *testing.T) {
 		}
 	}
 	checks()
-	h.linkMu.Lock() // it stands in the middle of a look
+	h.linkMu.Lock() // as if stopped in the middle of a check
 	for from := time.Now(); time.Since(from) <= ucs.RevokeLimit; {
 		runtime.Gosched()
 	}
@@ -196,8 +196,8 @@ func TestAwait_ProcessStopped(t *testing.T) {
 	require.NoError(t, h.DeregMR(key, nil))
 }
 
-// An XRC SRQ with a peer in the middle of a message is not waited for: it takes no message any
-// more, and can be destroyed when the peer has gone on.
+// The destruction of an XRC SRQ does not wait for a peer in the middle of a message: the SRQ accepts no more
+// messages, and can be destroyed when the peer has finished.
 func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
 	h, mem := openTest(t), newXRCRings(t)
 	p := &xrcPair{t: t, h: h, mem: mem}
@@ -226,8 +226,8 @@ func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
 	require.NoError(t, h.CloseXRCD(p.xrcdn))
 }
 
-// Memory of the caller is waited for, not for ever; the error says who is inside. The
-// key is refused, the memory stays registered and can be deregistered again.
+// Deregistration of the caller's memory waits for accesses, up to a limit; the error names the peers. The
+// key is invalid, the memory is still pinned and can be deregistered again.
 func TestDereg_AwaitsAccessToCallersMemory(t *testing.T) {
 	target := openTest(t)
 	a, b := newVisitor(t, target), newVisitor(t, target)
@@ -254,8 +254,7 @@ func TestDereg_AwaitsAccessToCallersMemory(t *testing.T) {
 	assert.ErrorIs(t, target.DeregMR(key, nil), ucs.ErrInvalidParam, "deregistered")
 }
 
-// The index of a key is not used again while a peer is inside: it may still read the
-// entry of the table.
+// The index of a key is not reused during an access of a peer, which may still read the table entry.
 func TestDereg_QuarantinesIndex(t *testing.T) {
 	target := openTest(t)
 	target.mrIDs.limit = 3 // two indexes
@@ -273,14 +272,14 @@ func TestDereg_QuarantinesIndex(t *testing.T) {
 	require.NoError(t, target.DeregMR(other, nil))
 }
 
-// A peer that puts nonsense into its ring is told to go, and its guards count until it
-// has gone; the device can be closed before that.
+// After a malformed record the device hangs up the link, but respects the guards of the peer until the
+// peer has hung up too. The device can be closed before that.
 func TestReject_CountsGuardsUntilPeerIsGone(t *testing.T) {
 	target := openTest(t)
 	v := newVisitor(t, target)
 	key := registered(t, target)
 	v.enter(key)
-	v.driving.Lock() // so that it cannot go
+	v.driving.Lock() // so that it does not hang up
 	v.link.req.Ctl.Tail.Store(ring.RecordAlign - 1)
 	target.call(attnRequest)
 	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })

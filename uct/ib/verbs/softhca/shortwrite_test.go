@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// short is an inline RDMA write of n bytes to offset off of b's memory.
+// short returns an inline RDMA write of n bytes to offset off of b's memory.
 func short(b *node, id uint64, off, n int, flags verbs.SendFlags) verbs.SendWR {
 	payload := make([]byte, n)
 	fill(payload, byte(id))
@@ -25,8 +25,7 @@ func short(b *node, id uint64, off, n int, flags verbs.SendFlags) verbs.SendWR {
 		Inline: payload, RemoteAddr: b.mr.Addr() + uint64(off), RKey: b.mr.RKey()}
 }
 
-// Short writes of every length, one doorbell for all, change what they should and
-// nothing beside it.
+// Short writes of every length, with one doorbell for all, change only their destinations.
 func TestShortWrites_Sizes(t *testing.T) {
 	const step = 32
 	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
@@ -47,8 +46,7 @@ func TestShortWrites_Sizes(t *testing.T) {
 	})
 }
 
-// Short writes take effect in the order of the list, among work requests that go the
-// general way.
+// Short writes take effect in the order of the list, also among other work requests.
 func TestShortWrites_OrderAmongOthers(t *testing.T) {
 	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		clear(a.buf.Bytes()[:64])
@@ -64,8 +62,8 @@ func TestShortWrites_OrderAmongOthers(t *testing.T) {
 	})
 }
 
-// A write that is refused in the middle of a list ends with its status, those before
-// it have been done, those after it are flushed.
+// If a write in the middle of a list fails, it completes with its status, earlier writes have taken
+// effect, and later ones are flushed.
 func TestShortWrites_FailedWriteFlushesLater(t *testing.T) {
 	for name, c := range map[string]struct {
 		access verbs.Access
@@ -101,7 +99,7 @@ func TestShortWrites_FailedWriteFlushesLater(t *testing.T) {
 	}
 }
 
-// What was granted for one region is not taken for another, nor for what lies beside it.
+// The cached grant of one region is not used for another region, or for memory beside it.
 func TestShortWrites_ManyRegions(t *testing.T) {
 	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		clear(b.buf.Bytes()[:256])
@@ -128,7 +126,7 @@ func TestShortWrites_ManyRegions(t *testing.T) {
 	})
 }
 
-// A peer's QP that has left RTS takes no more writes, though it took some before.
+// Writes to a QP of the peer that has left RTS fail, though earlier ones have succeeded.
 func TestShortWrites_PeerStops(t *testing.T) {
 	l := defaultLink
 	l.timeout, l.retry = 1, 0 // 8 us
@@ -145,8 +143,7 @@ func TestShortWrites_PeerStops(t *testing.T) {
 	})
 }
 
-// Once a region is closed nothing is written to it any more, by a peer that has been
-// writing all the time.
+// After a region is closed, a peer that writes all the time does not write to it any more.
 func TestShortWrites_UntilDereg(t *testing.T) {
 	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
 	for range 20 {
@@ -167,9 +164,8 @@ func TestShortWrites_UntilDereg(t *testing.T) {
 	}
 }
 
-// writeOn writes to a region as long as it may, a new value each time, and returns what
-// stopped it; nothing did if that is success. begun is closed when some writes are done,
-// or none will be.
+// writeOn writes to a region, each time a new value, until a write fails, and returns its status; success
+// means that none has failed. begun is closed after some writes, or after the first failure.
 func (n *node) writeOn(mr *verbs.MR, begun chan struct{}) verbs.WCStatus {
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline | verbs.SendSignaled,
 		Inline: make([]byte, 8), RemoteAddr: mr.Addr(), RKey: mr.RKey()}

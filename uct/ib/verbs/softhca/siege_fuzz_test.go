@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// script is a string of bytes that says what happens; it ends with zeros.
+// script is a string of bytes that encodes the steps of a siege; after its end it reads as zeros.
 type script struct{ rest []byte }
 
 func (s *script) next() byte {
@@ -23,21 +23,21 @@ func (s *script) next() byte {
 	return b
 }
 
-// pick takes the next byte as an index.
+// pick uses the next byte as an index.
 func pick[T any](s *script, from ...T) T { return from[int(s.next())%len(from)] }
 
-// What a step does: the low bits of its first byte. With stepHeld the device does not
-// get to look at it before a later step.
+// Types of steps: the low bits of the first byte. With stepHeld the device is not driven before a later
+// step.
 const (
 	stepRequest  = iota // also 4 to 7
 	stepResponse        // also 8 to 10
 	stepSend            // also 11
 	stepRecv
-	stepOther = 12 // abuse, recycle, err, stall: 12 to 15
+	stepOther = 12 // corrupt rings, reconnect, move to ERR, stall: 12 to 15
 	stepHeld  = 0x80
 )
 
-// run plays a script.
+// run executes a script.
 func (s *siege) run(t testing.TB, b []byte) {
 	s.begin(t)
 	defer s.end()
@@ -73,16 +73,16 @@ func (s *siege) step(kind byte, in *script) {
 	}
 }
 
-// lengths of payloads and messages: around what cells, packets and atomics hold.
+// lengths of payloads and messages: around the lengths of cells, packets and atomics.
 var lengths = [16]int{0, 1, 8, 16, 32, 63, 64, 65, 88, 89, 127, 128, 129, 256, 1024, ring.MaxPayload}
 
-// near is a number close to n, most of the time n.
+// near returns a number close to n, usually n.
 func near(in *script, n uint32) uint32 {
 	return n + pick[uint32](in, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, ^uint32(0), 2, 1<<23, 1<<24, 1<<31)
 }
 
-// request sends the device any packet. Its bytes: op, flags, QP, who sends it, message
-// number, payload, length of the message, where, status.
+// request sends an arbitrary request packet to the device. Its bytes: op, flags, QP, sender, message
+// number, payload length, message length, address, status.
 func (s *siege) request(in *script) {
 	pkt := ring.Packet{Op: pick[uint8](in, ring.OpSend, ring.OpWrite, ring.OpWriteImm, ring.OpRead, ring.OpAtomicFA, ring.OpAtomicCS, ring.OpDatagram,
 		ring.OpFault, ring.OpFiller, ring.OpAck, ring.OpSend, ring.OpWrite, ring.OpSend, 200, ring.OpFilled)}
@@ -116,7 +116,7 @@ func (s *siege) request(in *script) {
 	s.peers[peer].request(pkt, payload)
 }
 
-// length is what a packet says of the whole message.
+// length returns the message length in a packet.
 func (s *siege) length(in *script, n int) uint32 {
 	switch b := in.next(); {
 	case b < 128:
@@ -130,7 +130,7 @@ func (s *siege) length(in *script, n int) uint32 {
 	}
 }
 
-// aim says where in memory.
+// aim sets the address and the key of a packet.
 func (s *siege) aim(in *script, pkt *ring.Packet) {
 	mr := pick(in, s.window, s.window, s.window, s.readOnly, s.own, s.bulk)
 	pkt.RKey, pkt.RAddr = mr.RKey(), mr.Addr()
@@ -140,7 +140,7 @@ func (s *siege) aim(in *script, pkt *ring.Packet) {
 	}
 }
 
-// aimXRC names an SRQ, and of one that the peer has filled itself the receive.
+// aimXRC sets the SRQ of a packet, and for a notice the number of the receive.
 func (s *siege) aimXRC(in *script, pkt *ring.Packet) {
 	n := s.xsrq.Number()
 	pkt.Ext = pick(in, n, n, n, n, s.srq.Number()+1, 0, n|1<<16)
@@ -150,7 +150,7 @@ func (s *siege) aimXRC(in *script, pkt *ring.Packet) {
 	}
 }
 
-// claim writes to the claim word of the XRC SRQ: what an honest peer does, or nonsense.
+// claim writes to the claim word of the XRC SRQ, like a valid peer or not.
 func (s *siege) claim(in *script, v uint64) {
 	c := s.h.claims.Of(s.xsrq.Number())
 	_, next := table.SplitClaim(c.Load())
@@ -158,8 +158,8 @@ func (s *siege) claim(in *script, v uint64) {
 	c.Store(pick(in, table.Claimed(id, next), table.Claimed(0, next+1), table.Claimed(id, next+1), table.Claimed(1, next), table.Claimed(0, next-1), v))
 }
 
-// answer answers the device with any packet. Its bytes: op, flags, QP, who sends it,
-// message number, payload, where, status.
+// respond sends an arbitrary response packet to the device. Its bytes: op, flags, QP, sender, message
+// number, payload length, offset, status.
 func (s *siege) respond(in *script) {
 	pkt := ring.Packet{Op: pick[uint8](in, ring.OpAck, ring.OpNak, ring.OpRNR, ring.OpReadData, ring.OpAtomicOK, ring.OpReadData, ring.OpSend, ring.OpFiller, 200)}
 	pkt.Flags = in.next()
@@ -183,7 +183,7 @@ func (s *siege) respond(in *script) {
 	s.peers[peer].respond(pkt, payload)
 }
 
-// abuse writes nonsense to the rings of a peer: indexes, and the lengths of records.
+// corruptRings writes arbitrary indexes and record lengths to the rings of a peer.
 func (s *siege) corruptRings(in *script) {
 	p := s.peers[in.next()&1]
 	v := pick[uint64](in, 0, 1, 64, ring.Len/2, ring.Len, ring.Len+64, 1<<63, ^uint64(0))
@@ -209,17 +209,17 @@ func (s *siege) corruptRings(in *script) {
 	}
 }
 
-// Scripts that a fuzzer can begin with: what well-behaved peers do, and the two faults
-// that a device had which took a peer's word for the kind of a packet.
+// Seeds of the fuzzer: the steps of valid peers, and two scripts that found faults of a device that trusted
+// the operation in a packet.
 var siegeSeeds = [][]byte{
 	{},
 	{stepRequest, 0, 3, 0, 0, 0, 4}, // a send
 	{stepRequest, 0, 7, 1, 0, 0, 4}, // with immediate, from an SRQ
-	{stepRequest, 0, 1, 2, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 0, 2, 2, 0, 0, 4, 134}, // of two packets
+	{stepRequest, 0, 1, 2, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 0, 2, 2, 0, 0, 4, 134}, // with two packets
 	{stepRequest, 1, 1, 0, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 1, 2, 0, 0, 0, 4, 134}, // a write of two packets
 	{stepRequest, 1, 3, 0, 0, 0, 2},                                                     // a write
 	{stepRequest, 1, 7, 0, 0, 0, 2},                                                     // a write with immediate
-	{stepRequest, 2, 7, 0, 0, 0, 0, 132},                                                // its immediate alone
+	{stepRequest, 2, 7, 0, 0, 0, 0, 132},                                                // only its immediate
 	{stepRequest, 3, 3, 0, 0, 0, 0, 132},                                                // a read
 	{stepRequest, 4, 3, 0, 0, 0, 0, 130},                                                // an atomic
 	{stepRequest, 6, 3, 3, 0, 0, 4},                                                     // a datagram
@@ -229,8 +229,8 @@ var siegeSeeds = [][]byte{
 	{stepSend, 0, 3, 7, stepResponse, 3, 2, 0, 0, 0, 2},                                 // a read
 	{stepSend, 0, 4, 7, stepResponse, 4, 2, 0, 0},                                       // an atomic
 	{stepSend, 3, 0, 7},                                                                 // a datagram
-	// An XRC target: a send, of two packets, a write, a receive that the peer has filled,
-	// after a claim and without one.
+	// An XRC target: a send, a send of two packets, a write, a receive that the peer has filled, after a
+	// claim and without one.
 	{stepRequest, 0, 3 | ring.FlagXRC, xrcTarget, 0, 0, 4},
 	{stepRequest, 0, 1 | ring.FlagXRC, xrcTarget, 0, 0, 4, 250, 0, 0, 0, 0, 0, stepRequest, 0, 2 | ring.FlagXRC, xrcTarget, 0, 0, 4, 134},
 	{stepRequest, 1, 3 | ring.FlagXRC, xrcTarget, 0, 0, 2},
@@ -239,7 +239,7 @@ var siegeSeeds = [][]byte{
 	{15, stepSend, 0, 8, 0, stepSend, 0, 8, 0, stepResponse, 1, 2, 0, 0},
 }
 
-// FuzzSiege plays scripts of hostile peers.
+// FuzzSiege executes scripts of hostile peers.
 func FuzzSiege(f *testing.F) {
 	for _, b := range siegeSeeds {
 		f.Add(b)
@@ -250,7 +250,7 @@ func FuzzSiege(f *testing.F) {
 	})
 }
 
-// Scripts made by chance, the same ones each time: bytes, and seeds with changes.
+// TestSiege executes random scripts, the same ones in each run: random bytes, and changed seeds.
 func TestSiege(t *testing.T) {
 	t.Run("private", func(t *testing.T) { newSiege(t).storm(t, testenv.Rounds(2000, 20_000)) })
 	t.Run("shared", func(t *testing.T) { newSharedSiege(t).storm(t, testenv.Rounds(500, 5000)) })
@@ -270,7 +270,7 @@ func (s *siege) storm(t *testing.T, scripts int) {
 	}
 }
 
-// randomScript is bytes, a third of them 0.
+// randomScript returns random bytes, a third of them 0.
 func randomScript(rng *rand.Rand) []byte {
 	b := make([]byte, rng.IntN(400))
 	for i := range b {
@@ -281,7 +281,7 @@ func randomScript(rng *rand.Rand) []byte {
 	return b
 }
 
-// changedSeeds is up to three seeds, with a byte or two that are others.
+// changedSeeds returns up to three seeds, with one or two changed bytes.
 func changedSeeds(rng *rand.Rand) (b []byte) {
 	for range 1 + rng.IntN(3) {
 		b = append(b, siegeSeeds[1+rng.IntN(len(siegeSeeds)-1)]...)

@@ -18,16 +18,16 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// A siege is a device whose QPs are connected to two hostile peers, which send packets
-// as a string of bytes says, while work requests are posted and complete. Every byte of
-// its memory is accounted for after each of them:
+// A siege is a device whose QPs are connected to two hostile peers. The peers send packets according to
+// a script, while work requests are posted and complete. After each step every byte of the memory is
+// checked:
 //
-//	cells    of posted work may be written to; before and after they may not, nor may
-//	         what lies between them
-//	window   what peers may write to
-//	rest     never changes, also where messages are sent from and the device has the right
+//	cells    buffers of work requests: they change only while the work request is posted, and
+//	         memory between them never changes
+//	window   memory that peers may write to
+//	rest     never changes, also the memory of sends and that with local access only
 //
-// A QP that is connected to itself must go on working.
+// A QP that is connected to itself must still work.
 type siege struct {
 	t     testing.TB
 	h     *hca
@@ -37,7 +37,7 @@ type siege struct {
 	ahs   [2]*verbs.AH
 
 	mem, shadow []byte
-	own         *verbs.MR // all of mem, for the device alone
+	own         *verbs.MR // all of mem, without remote access
 	window      *verbs.MR
 	readOnly    *verbs.MR
 	bulk        *verbs.MR
@@ -46,7 +46,7 @@ type siege struct {
 	selfQP *verbs.QP // connected to itself
 	selfCQ *verbs.CQ
 
-	// For one string of bytes.
+	// For one script.
 	cq      *verbs.CQ
 	srq     *verbs.SRQ
 	xsrq    *verbs.SRQ // of XRC
@@ -56,7 +56,7 @@ type siege struct {
 	posts   []post
 	nextID  uint64
 	pattern byte
-	stalled bool // the peers do not take what the device sends them
+	stalled bool // the peers do not consume packets of the device
 	wcs     [64]verbs.WC
 }
 
@@ -74,21 +74,21 @@ const (
 	siegeLen    = sourceOff + sourceLen + 256
 	bulkLen     = 1 << 16
 
-	poison    = 0xa5 // what no peer sends
+	poison    = 0xa5 // no payload of a peer contains it
 	foreign   = 0x4700
 	siegeQKey = 0x1234
 	siegePSN  = 0xfffffe // wraps soon
 )
 
-// cell is a piece of memory for one work request.
+// cell is the buffer of one work request.
 type cell struct {
 	open bool
-	want int // bytes that a read brings; 0 for a receive
+	want int // bytes of a read; 0 for a receive
 }
 
 func (c *cell) span(i int) (from, to int) { return i * cellStride, i*cellStride + cellLen }
 
-// Queues of receives that are of no QP, among the indexes of QPs.
+// Indexes of the SRQs, which are used like the indexes of QPs.
 const (
 	sharedQueue = -1
 	xrcQueues   = -2
@@ -104,7 +104,7 @@ type target struct {
 	peer   int
 	remote uint32 // QPN of the peer
 	shared bool   // receives come from the SRQ
-	sent   int    // bytes of an answer to a read that were sent
+	sent   int    // bytes of the response to a read sent so far
 }
 
 // post is a work request that has not completed.
@@ -141,7 +141,7 @@ func newSiege(t testing.TB) *siege {
 	return s
 }
 
-// newSharedSiege is newSiege with an XRC domain that other devices could be in.
+// newSharedSiege is newSiege with an XRC domain that other devices can join.
 func newSharedSiege(t testing.TB) *siege {
 	s := newSiege(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
@@ -189,7 +189,7 @@ func (s *siege) newQP(attr verbs.QPInitAttr) *verbs.QP {
 	return qp
 }
 
-// connect brings a QP from RESET to RTS, when what a link that was taken down fails has failed.
+// connect moves a QP from RESET to RTS, after the QPs of a link that was taken down have failed.
 func (s *siege) connect(qp *verbs.QP, gid verbs.GID, dest uint32) {
 	s.h.dials.Wait()
 	modify := func(a verbs.QPAttr, m verbs.QPAttrMask) {
@@ -217,7 +217,7 @@ func (s *siege) connect(qp *verbs.QP, gid verbs.GID, dest uint32) {
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry)
 }
 
-// begin makes the queues for one string of bytes.
+// begin creates the queues for one script.
 func (s *siege) begin(t testing.TB) {
 	s.t = t
 	var err error
@@ -247,7 +247,7 @@ func (s *siege) begin(t testing.TB) {
 	}
 }
 
-// beginXRC makes the XRC target, which is connected to peer 0, and its SRQ.
+// beginXRC creates the XRC target, which is connected to peer 0, and its SRQ.
 func (s *siege) beginXRC() {
 	var err error
 	s.domain, err = s.ctx.OpenXRCD(s.name)
@@ -264,14 +264,14 @@ func (s *siege) beginXRC() {
 	s.connect(qp, s.peers[0].gid, foreign+xrcTarget)
 }
 
-// finish checks that the device still works and that everything that was posted ends.
+// finish checks that the device still works and that all work requests complete.
 func (s *siege) finish() {
 	s.settle()
 	s.checkSelf()
 	for i := range s.qps {
 		require.NoError(s.t, s.qps[i].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	}
-	s.h.dials.Wait() // the ends of links give up receives that the claim has passed over
+	s.h.dials.Wait() // flushes receives that the claim words have skipped
 	s.settle()
 	for _, p := range s.posts {
 		if p.qp >= 0 {
@@ -285,7 +285,7 @@ func (s *siege) finish() {
 	}
 }
 
-// end takes the queues away, and mends the links.
+// end destroys the queues, and restores the links.
 func (s *siege) end() {
 	for i := range s.qps {
 		require.NoError(s.t, s.qps[i].v.Close())
@@ -303,7 +303,7 @@ func (s *siege) end() {
 	}
 }
 
-// checkLoyal has the QP that is connected to itself carry a message.
+// checkSelf sends a message over the QP that is connected to itself.
 func (s *siege) checkSelf() {
 	from, to := s.bulk.SGE(0, 16), s.own.SGE(siegeLen-16, 16)
 	_, err := s.selfQP.PostRecv([]verbs.RecvWR{{ID: 1, SGList: []verbs.SGE{to}}})
@@ -324,7 +324,7 @@ func (s *siege) checkSelf() {
 	}
 }
 
-// settle lets the device do what there is to do, and checks everything.
+// settle drives the device until it has no more work, and checks completions and memory.
 func (s *siege) settle() {
 	driveUntilIdle(s.h)
 	s.checkMemory()
@@ -349,7 +349,7 @@ func (s *siege) settle() {
 	}
 }
 
-// checkMemory compares all memory that nobody may write to with what it was.
+// checkMemory compares all memory that must not change with its shadow.
 func (s *siege) checkMemory() {
 	update := func(from, to int) { copy(s.shadow[from:to], s.mem[from:to]) }
 	update(windowOff, windowOff+windowLen)
@@ -368,7 +368,7 @@ func (s *siege) checkMemory() {
 	}
 }
 
-// completed checks a completion against what was posted.
+// completed checks a completion against the posted work request.
 func (s *siege) completed(wc *verbs.WC) {
 	i := slices.IndexFunc(s.posts, func(p post) bool { return p.id == wc.ID })
 	if i < 0 {
@@ -392,8 +392,8 @@ func (s *siege) completed(wc *verbs.WC) {
 	}
 }
 
-// checkContents checks that what a completion announces has come, and nothing else.
-// Who fills a receive of the XRC SRQ by itself may say so without having done it.
+// checkContents checks that exactly the bytes of the completion have arrived. This does not hold for a
+// receive of the XRC SRQ, as a peer may report that it has filled it without doing so.
 func (s *siege) checkContents(p post, wc *verbs.WC) {
 	i, n := p.cell, int(wc.ByteLen)
 	if want := s.cells[i].want; want != 0 && n != want {
@@ -424,7 +424,7 @@ func (s *siege) checkContents(p post, wc *verbs.WC) {
 	}
 }
 
-// outstanding is how many receives of a QP, or of the SRQ, have not completed.
+// outstanding returns the number of receives of a QP or SRQ that have not completed.
 func (s *siege) outstanding(q int) (n int) {
 	for i := range s.posts {
 		if s.posts[i].recv && s.posts[i].qp == q {
@@ -434,7 +434,7 @@ func (s *siege) outstanding(q int) (n int) {
 	return n
 }
 
-// available is how many receives of a QP, or of the SRQ, the device can consume.
+// available returns the number of receives of a QP or SRQ that the device can consume.
 func (s *siege) available(q int) int {
 	var rq *recvQueue
 	switch {
@@ -450,7 +450,7 @@ func (s *siege) available(q int) int {
 	return int(rq.dbrec.Recv() - rq.consumed)
 }
 
-// open takes a free cell, filled with poison; -1 if there is none.
+// open reserves a free cell and fills it with poison; -1 if there is none.
 func (s *siege) open(want int) int {
 	for i := range s.cells {
 		if c := &s.cells[i]; !c.open {
@@ -492,14 +492,14 @@ func (s *siege) postRecv(q int) {
 	}
 }
 
-// closeCell takes back a cell that nothing was posted with.
+// closeCell frees a cell that was not posted.
 func (s *siege) closeCell(i int) {
 	from, to := s.cells[i].span(i)
 	copy(s.shadow[from:to], s.mem[from:to])
 	s.cells[i].open = false
 }
 
-// postSend posts a signaled work request of some kind.
+// postSend posts a signaled work request of a type.
 func (s *siege) postSend(q int, kind, size byte) {
 	t := &s.qps[q]
 	n := int(size)%cellLen + 1
@@ -551,8 +551,8 @@ func (s *siege) postSend(q int, kind, size byte) {
 	}
 }
 
-// recycle resets a QP and connects it again: what was posted ends without completions.
-// Entries of the SRQ stay.
+// reconnect resets a QP and connects it again: posted work requests get no completions. Entries of the
+// SRQ remain posted.
 func (s *siege) reconnect(q int) {
 	t := &s.qps[q]
 	require.NoError(s.t, t.v.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
@@ -566,7 +566,7 @@ func (s *siege) reconnect(q int) {
 	s.connect(t.v, s.peers[t.peer].gid, t.remote)
 }
 
-// payload is n bytes, none of them poison.
+// payload returns n bytes, none of them poison.
 func (s *siege) payload(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
