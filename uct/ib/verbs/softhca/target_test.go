@@ -18,9 +18,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
-// Another member resets a target and connects it again while a message arrives here: the
-// receive that it had taken is flushed, and the first message of the new connection, which
-// begins with another number, is received.
+// Another member resets a target and connects it again while a message arrives here: the receive that
+// the message has consumed is flushed, and the first message of the new connection, which has another
+// number, is received.
 func TestTarget_ReconnectedByAnotherMember(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
@@ -44,11 +44,11 @@ func TestTarget_ReconnectedByAnotherMember(t *testing.T) {
 	assert.Equal(t, verbs.WCWRFlushErr, wcs[0].Status)
 	assert.Equal(t, verbs.WCSuccess, wcs[1].Status)
 	assert.Equal(t, uint32(8), wcs[1].ByteLen)
-	s.posts = nil // they are accounted for here
+	s.posts = nil // checked above
 }
 
-// A target is destroyed while the device looks whether a notice comes over it: what it tells of
-// was sent before, and is taken. The race detector makes the looks slow enough to see it.
+// A target is destroyed while the device checks the sender of a notice: the notice was sent before, and
+// its receive completes. The race detector makes the check slow enough for this race.
 func TestTarget_DestroyedDuringNotice(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
 	require.NoError(t, err)
@@ -72,19 +72,19 @@ func TestTarget_DestroyedDuringNotice(t *testing.T) {
 		}()
 		for !e.Destroyed(number) {
 			require.True(t, l.isSender(d, pkt))
-			runtime.Gosched() // there may be one processor
+			runtime.Gosched() // there may be only one CPU
 		}
 		require.NoError(t, <-closed)
 	}
 }
 
-// changeElsewhere changes the state as another member does.
+// changeElsewhere changes the state like another member.
 func changeElsewhere(t *testing.T, e *table.QP, to verbs.QPState) {
 	t.Helper()
 	require.True(t, e.Change(e.Load(), to))
 }
 
-// Another member, or the device, moves a target to ERR while this one is about to move it on:
+// Another member, or the device, moves a target to ERR while this member is about to change its state:
 // the fault is not lost.
 func TestTarget_FailsDuringModify(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
@@ -100,7 +100,7 @@ func TestTarget_FailsDuringModify(t *testing.T) {
 	})
 }
 
-// What another member makes of a target after this one has looked is not undone.
+// A change of another member after the last sync of this one is not undone.
 func TestTarget_ChangedElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		elsewhere []verbs.QPState
@@ -128,8 +128,8 @@ func TestTarget_ChangedElsewhere(t *testing.T) {
 	}
 }
 
-// A device that is gone fails the targets that are connected to it, and not those that were,
-// and are about to be connected to another one.
+// When a device is gone, the targets that are connected to it fail, but not a target that was connected
+// to it before and is about to be connected to another device.
 func TestTarget_InitiatorDies(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		gid, target := table.GIDWords(s.peers[0].gid), s.qps[xrcTarget].v
@@ -145,7 +145,7 @@ func TestTarget_InitiatorDies(t *testing.T) {
 	})
 }
 
-// elsewhere is a target in RESET that another member has made for an initiator; its first
+// elsewhere returns a target in RESET that another member has created for an initiator. Its first
 // message has number 5.
 func elsewhere(t *testing.T, d *xrcDomain, gid verbs.GID, initiator uint32) (number uint32, e *table.QP) {
 	t.Helper()
@@ -160,8 +160,8 @@ func elsewhere(t *testing.T, d *xrcDomain, gid verbs.GID, initiator uint32) (num
 	return number, e
 }
 
-// A packet over a target that this device has not opened makes a responder; it goes when the
-// target does, and what it had taken is flushed.
+// A packet over a target that this device has not opened creates a responder. It is destroyed after the
+// target, and the receive that it has consumed is flushed.
 func TestTarget_OfAnotherMember(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
@@ -186,7 +186,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	gone, err := d.dir.CloseQP(number)
 	require.NoError(t, err)
 	require.True(t, gone)
-	s.h.failTargets(table.GIDWords(s.peers[1].gid)) // a process with that address has gone
+	s.h.failTargets(table.GIDWords(s.peers[1].gid)) // as after the death of the process with that GID
 	assert.Nil(t, s.h.targets.find(number, each))
 	assert.Equal(t, live-1, s.h.qpIDs.live())
 	var wcs [4]verbs.WC
@@ -196,8 +196,8 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	s.posts = nil
 }
 
-// A target that is being destroyed is dropped by nobody else meanwhile: its number would be given
-// back twice, and then to two QPs.
+// While a target is destroyed, no other thread destroys its responder: its number would be freed twice,
+// and then two QPs could get it.
 func TestTarget_NumberFreedOnce(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
@@ -209,14 +209,14 @@ func TestTarget_NumberFreedOnce(t *testing.T) {
 	last, err := s.h.dropRef(qp)
 	require.NoError(t, err)
 	require.True(t, last)
-	s.h.failTargets(table.GIDWords(s.peers[1].gid)) // a device goes meanwhile
+	s.h.failTargets(table.GIDWords(s.peers[1].gid)) // as if a device has died meanwhile
 	assert.Equal(t, live, s.h.qpIDs.live())
 	s.h.destroy(qp, qp.peer())
 	assert.Equal(t, live-1, s.h.qpIDs.live())
 }
 
-// A notice that the initiator was refused is of one connection: one that comes late, behind a RESET and
-// another connection, leaves that alone.
+// The report of a fault belongs to one connection: a late report, after a RESET and another connection, does
+// not affect the new one.
 func TestFault_OfFormerConnection(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
@@ -225,7 +225,7 @@ func TestFault_OfFormerConnection(t *testing.T) {
 		q := &s.qps[i]
 		for _, c := range []struct {
 			psn  uint32
-			want bool // that it goes to ERR
+			want bool // the target goes to ERR
 		}{{siegePSN - 1, false}, {0, false}, {siegePSN, true}} {
 			require.True(t, s.peers[q.peer].request(ring.Packet{Op: ring.OpFault, SrcQPN: q.remote, DstQPN: q.v.Number(), MSN: c.psn,
 				Status: uint8(prm.SyndromeRemoteInvalidReq)}, nil))
@@ -235,8 +235,8 @@ func TestFault_OfFormerConnection(t *testing.T) {
 	}
 }
 
-// A packet to a number that no domain has costs a look at each domain and at no QP: a peer can
-// send as many as it likes.
+// A packet to a number that no domain has searches the domains, and no QPs: a peer can send any number
+// of such packets.
 func TestTarget_UnknownNumber(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
@@ -244,7 +244,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	id, _, ok := s.h.qpIDs.get()
 	require.True(t, ok)
 	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(table.QP)}
-	s.h.qps.slot.Store(id, gone) // a look at it takes it away
+	s.h.qps.slot.Store(id, gone) // a sweep would remove it
 	s.h.targets.add(gone)
 	for _, number := range []uint32{xrcdomain.NumberBit, s.qps[xrcTarget].v.Number() ^ 1<<15} {
 		pkt, payload := s.next(xrcTarget, ring.OpSend, flagOnly|ring.FlagXRC, 8, 8)
@@ -261,9 +261,8 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	assert.Nil(t, s.h.qps.slot.Load(id))
 }
 
-// Where no number is left, a packet to a target that has no responder here costs a look at the
-// others only once in as many packets as there are of them; then one whose target is no more
-// gives its number up.
+// If no QP number is free, packets to targets without a responder here cause one sweep for as many packets
+// as there are responders; the sweep frees the numbers of responders whose targets are gone.
 func TestTarget_NumbersExhausted(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)
@@ -317,7 +316,7 @@ func TestTarget_NumbersExhausted(t *testing.T) {
 	s.posts = nil
 }
 
-// The table finds what is in it, whatever shares a bucket.
+// The table finds its entries, also those that share a bucket.
 func TestTargetTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table targetTable
@@ -331,7 +330,7 @@ func TestTargetTable(t *testing.T) {
 			} else if qp := table.find(number, func(*queuePair) bool { return true }); qp != nil {
 				assert.True(t, model[qp])
 				table.remove(qp)
-				table.remove(qp) // again does nothing
+				table.remove(qp) // a second time it has no effect
 				delete(model, qp)
 			}
 			for qp := range model {
@@ -341,14 +340,14 @@ func TestTargetTable(t *testing.T) {
 	})
 }
 
-// faults notes what is reported.
+// faults records the reported events.
 type faults struct{ types []verbs.EventType }
 
 func (f *faults) AsyncEvent(t verbs.EventType, _ uint32) { f.types = append(f.types, t) }
 func (f *faults) Unreachable(_ uint32, _ verbs.GID)      {}
 
-// What a member reports of a target is a fault of a target, whatever somebody writes to the directory:
-// no event of the device, or of a queue that happens to have its number.
+// A member raises only events for faults of targets, whatever another process writes to the directory: no
+// event of the device, or of a queue with the same number.
 func TestTarget_InvalidFaultInDirectory(t *testing.T) {
 	s := newSharedSiege(t)
 	s.begin(t)

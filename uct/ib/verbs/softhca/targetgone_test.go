@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// TestXRC_TargetClosesAfterMessages: what a sender knows to have arrived is received, although the
-// target has not looked since, and is closed or connected to somebody else.
+// TestXRC_TargetClosesAfterMessages: messages whose sends have completed are received, although the target
+// was not driven since, and is then closed or connected to another initiator.
 func TestXRC_TargetClosesAfterMessages(t *testing.T) {
 	for name, reconnect := range map[string]bool{"closed": false, "reconnected": true} {
 		t.Run(name, func(t *testing.T) {

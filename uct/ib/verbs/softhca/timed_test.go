@@ -18,7 +18,7 @@ func newTiming(t testing.TB) *timing.Model {
 	return m
 }
 
-// timedPair is two connected QPs of a device under a model.
+// timedPair returns two connected QPs of a device under a model.
 func timedPair(t *testing.T) (m *timing.Model, a, b *node) {
 	t.Helper()
 	m = newTiming(t)
@@ -28,7 +28,7 @@ func timedPair(t *testing.T) (m *timing.Model, a, b *node) {
 	return m, a, b
 }
 
-// steps runs one thread that does the given calls, each until it reports true.
+// steps runs one thread that repeats each of the calls until it returns true.
 func steps(t *testing.T, m *timing.Model, calls ...func() bool) timing.Ran {
 	t.Helper()
 	ran, err := m.Run(1, []timing.Step{func() (bool, error) {
@@ -41,7 +41,7 @@ func steps(t *testing.T, m *timing.Model, calls ...func() bool) timing.Ran {
 	return ran[0]
 }
 
-// polled is a call that polls until there is a completion, which it checks.
+// polled returns a call that polls until there is a completion, and checks it.
 func (n *node) polled(id uint64, want verbs.WCStatus) func() bool {
 	return func() bool {
 		k := n.cq.Poll(n.wcs[:1])
@@ -62,7 +62,7 @@ func inlineTo(b *node, id uint64, payload string) verbs.SendWR {
 		Inline: []byte(payload), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
 }
 
-// Bytes move for real; the completion comes after the latency of the machine.
+// The bytes are copied; the completion arrives after the latency of the model.
 func TestTimed_Write(t *testing.T) {
 	m, a, b := timedPair(t)
 	p := timing.ConnectX4()
@@ -78,8 +78,8 @@ func TestTimed_Write(t *testing.T) {
 	a.idle()
 }
 
-// The device tells by what is in the register whether a work request came with the
-// doorbell.
+// The device detects by the contents of the register whether the doorbell contained the work
+// request.
 func TestTimed_BlueFlameOrDoorbell(t *testing.T) {
 	m, a, b := timedPair(t)
 	wr := inlineTo(b, 1, "x")
@@ -92,8 +92,8 @@ func TestTimed_BlueFlameOrDoorbell(t *testing.T) {
 	assert.Equal(t, [4]uint64{6, 4, 2, 2}, [4]uint64{s.Messages, s.Doorbells, s.BlueFlames, s.Reads})
 }
 
-// A payload that is not inline is read by DMA, once for each piece; a read or an
-// atomic brings its bytes.
+// The NIC reads a payload that is not inline by DMA, once for each SGE; a read or an atomic returns its
+// bytes.
 func TestTimed_PayloadAndRead(t *testing.T) {
 	m, a, b := timedPair(t)
 	copy(a.buf.Bytes(), "gathered")
@@ -110,8 +110,7 @@ func TestTimed_PayloadAndRead(t *testing.T) {
 	assert.Equal(t, uint64(2), m.Stats().Reads)
 }
 
-// Large transfers are beyond what a doorbell executes at once elsewhere; there is no
-// engine to leave the rest to.
+// A transfer above Config.InlineBudget completes in the doorbell, as there is no engine for the rest.
 func TestTimed_LargeWrite(t *testing.T) {
 	m, a, b := timedPair(t)
 	fill(a.buf.Bytes(), 3)
@@ -120,12 +119,12 @@ func TestTimed_LargeWrite(t *testing.T) {
 			SGList: []verbs.SGE{a.mr.SGE(0, bufLen)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}),
 		a.polled(1, verbs.WCSuccess))
 	assert.Equal(t, a.buf.Bytes(), b.buf.Bytes())
-	wire := timing.Second / (12_500_000_000 / bufLen) // about: bandwidth is what counts
+	wire := timing.Second / (12_500_000_000 / bufLen) // approximately: without headers
 	assert.Greater(t, ran.End-ran.Begin, wire*9/10)
 	assert.Less(t, ran.End-ran.Begin, wire*2)
 }
 
-// Sends arrive, and their completions wait for virtual time too.
+// Sends arrive, and their completions also follow virtual time.
 func TestTimed_Send(t *testing.T) {
 	m, a, b := timedPair(t)
 	b.recv(9, 0, 64)
@@ -136,8 +135,8 @@ func TestTimed_Send(t *testing.T) {
 	assert.Equal(t, "hello", string(b.buf.Bytes()[:5]))
 }
 
-// A work request that fails ends the run of its QP as elsewhere: what was before it
-// completes, then comes the error, then the rest is flushed.
+// A work request that fails stops its QP as usual: earlier ones complete, then it completes with the
+// error, and later ones are flushed.
 func TestTimed_Fault(t *testing.T) {
 	m, a, b := timedPair(t)
 	bad := inlineTo(b, 2, "x")
@@ -153,7 +152,7 @@ func TestTimed_Fault(t *testing.T) {
 	assert.Equal(t, "again", string(b.buf.Bytes()[:5]))
 }
 
-// Outside of a run a device under a model works as any other, in no time.
+// Outside of a run a device under a model works as usual, and takes no virtual time.
 func TestTimed_OutsideOfRun(t *testing.T) {
 	m, a, b := timedPair(t)
 	a.send(inlineTo(b, 1, "set-up"))
@@ -162,7 +161,7 @@ func TestTimed_OutsideOfRun(t *testing.T) {
 	assert.Zero(t, m.Now())
 }
 
-// Two devices on one model share its NIC: each is slower than alone.
+// Two devices on one model share its NIC: each is slower than a single one.
 func TestTimed_DevicesShareNIC(t *testing.T) {
 	const messages = 200
 	params := timing.ConnectX4()

@@ -11,8 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// networkPair is two connected QPs of processes with a NIC each, in a model in which
-// messages travel.
+// networkPair returns two connected QPs of processes, each with a NIC, in a model of a network.
 func networkPair(t *testing.T, l link) (m *timing.Model, a, b *node) {
 	t.Helper()
 	m, err := timing.NewNetwork(timing.ConnectXDDR())
@@ -28,10 +27,10 @@ func networkPair(t *testing.T, l link) (m *timing.Model, a, b *node) {
 	return m, a, b
 }
 
-// until polls until there is a completion, which is of a work request that succeeded.
+// until polls until there is a completion, and checks that it is successful.
 func (n *node) until(id uint64) func() bool { return n.polled(id, verbs.WCSuccess) }
 
-// script is a thread that does the given calls, each until it reports true.
+// script returns a thread that repeats each of the calls until it returns true.
 func script(calls ...func() bool) timing.Step {
 	return func() (bool, error) {
 		if calls[0]() {
@@ -52,8 +51,8 @@ func sendOf(a *node, id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{ID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, n)}}
 }
 
-// A message is in the target's memory when it has arrived, and not before; a long one
-// takes as long as its bytes take.
+// A message is in the memory of the target when it has arrived, and not earlier; a large one takes the
+// time of its bytes on the wire.
 func TestTimedNetwork_Arrival(t *testing.T) {
 	m, a, b := networkPair(t, defaultLink)
 	fill(a.buf.Bytes(), 1)
@@ -70,8 +69,8 @@ func TestTimedNetwork_Arrival(t *testing.T) {
 	assert.Less(t, ran[1].End, ran[0].End, "the acknowledgement arrives later")
 }
 
-// What finds no receive is tried again by the device, without a call of either side, and
-// what is behind it waits with it.
+// The device retries a message that finds no receive, without a call of either side, and later messages
+// wait.
 func TestTimedNetwork_NotReady(t *testing.T) {
 	m, a, b := networkPair(t, defaultLink)
 	const late = 300 * timing.Microsecond
@@ -83,7 +82,7 @@ func TestTimedNetwork_NotReady(t *testing.T) {
 			b.recv(8, 0, 64)
 			b.recv(9, 64, 64)
 			posted = m.Now()
-			m.Spend(late) // computes
+			m.Spend(late) // the target computes
 			for _, id := range []uint64{8, 9} {
 				assert.True(t, b.until(id)(), "the device has delivered the message meanwhile")
 			}
@@ -94,7 +93,7 @@ func TestTimedNetwork_NotReady(t *testing.T) {
 	assert.Greater(t, m.Stats().NotReady, uint64(5), "retries at intervals of 10 us and more")
 }
 
-// Retries of a send that may not be repeated for ever run out in virtual time.
+// The limited retries of a send are used up in virtual time.
 func TestTimedNetwork_RetriesExceeded(t *testing.T) {
 	few := defaultLink
 	few.rnr = 2
@@ -103,7 +102,7 @@ func TestTimedNetwork_RetriesExceeded(t *testing.T) {
 	assert.Equal(t, uint64(2), m.Stats().NotReady)
 }
 
-// A read brings what the target has, and a fault arrives as one.
+// A read returns the bytes of the target, and a fault completes with its status.
 func TestTimedNetwork_ReadAndFault(t *testing.T) {
 	m, a, b := networkPair(t, defaultLink)
 	fill(b.buf.Bytes(), 5)
@@ -118,8 +117,8 @@ func TestTimedNetwork_ReadAndFault(t *testing.T) {
 	assert.Equal(t, verbs.QPStateErr, a.qp.State())
 }
 
-// A message to an XRC SRQ goes into a receive while the target computes; one that comes
-// before its receive waits in the device of the initiator.
+// A message to an XRC SRQ is delivered to a receive while the target computes; one that arrives before its
+// receive waits in the device of the initiator.
 func TestTimedNetwork_XRC(t *testing.T) {
 	m, err := timing.NewNetwork(timing.ConnectXDDR())
 	require.NoError(t, err)
@@ -157,6 +156,6 @@ func TestTimedNetwork_XRC(t *testing.T) {
 	assert.Less(t, ran[1].End, long+2*wire+rnrStep, "delivery at the first retry after the receive was posted")
 }
 
-// rnrStep is more than the delay between two tries of a long message: its own time on the wire,
-// and that of defaultLink's timer.
+// rnrStep is longer than the delay between two tries of a large message: the RNR timer of defaultLink and
+// the time on the wire.
 const rnrStep = 400 * timing.Microsecond

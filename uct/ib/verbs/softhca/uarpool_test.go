@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// pagesOnly is a context of a device that has UAR pages and nothing else.
+// pagesOnly is a context of a device that implements only UAR pages.
 type pagesOnly struct {
-	prm.Hardware // what is not implemented panics
+	prm.Hardware // other methods panic
 	pool         *uarPool
 }
 
@@ -28,8 +28,8 @@ func (h *pagesOnly) QueryDevice() (verbs.DeviceAttr, error) { return verbs.Devic
 func (h *pagesOnly) SetAsyncSink(_ prm.AsyncSink)           {}
 func (h *pagesOnly) Close() error                           { return nil }
 
-// Contexts with one thread domain each, as the endpoints study counts them on a
-// ConnectX-4: 907 fit on a device, each with 18 micro-UARs of which one is used.
+// Contexts with one thread domain each, as in the endpoints study on a ConnectX-4: 907 fit on a device.
+// Each has 18 micro-UARs, of which one is used.
 func TestUARPool_NaiveContexts(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestUARPool_NaiveContexts(t *testing.T) {
 	assert.InDelta(t, 0.94, float64(sum.UUARsWasted)/float64(sum.UUARs), 0.005)
 }
 
-// A page that came back is handed out again, and no number is there twice.
+// A freed page is allocated again, and no two pages have the same number.
 func TestUARPool_Numbers(t *testing.T) {
 	p := &uarPool{limit: 3}
 	for want := range uint32(3) {

@@ -10,8 +10,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// departures are the ways in which a peer goes, and how they look: by the vendor error of
-// the completion that tells, or by the event if there is none.
+// departures are the ways in which a peer ends, each with the vendor error of the completion, or the event
+// if no work request is posted.
 var departures = map[string]struct {
 	role   string
 	end    func(c *child) error
@@ -23,8 +23,8 @@ var departures = map[string]struct {
 	"is killed while it runs": {"idle", func(c *child) error { return c.Process.Kill() }, verbs.VendorPeerGone, verbs.EventQPFatal},
 }
 
-// A peer that has closed its device can be told from one that died; the status is that
-// of hardware, to which both are silent.
+// The vendor error or the event distinguishes a peer that has closed its device from one that died; the
+// status is that of hardware, which cannot distinguish them.
 func TestPeerGone_Device(t *testing.T) {
 	for name, d := range departures {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestPeerGone_Device(t *testing.T) {
 			c := startChild(t, a, d.role)
 			a.write(c)
 			a.succeed(1)                                                                           // the link is up
-			a.send(verbs.SendWR{ID: 7, Opcode: verbs.OpSend, SGList: []verbs.SGE{a.mr.SGE(0, 8)}}) // no receive waits for it
+			a.send(verbs.SendWR{ID: 7, Opcode: verbs.OpSend, SGList: []verbs.SGE{a.mr.SGE(0, 8)}}) // there is no receive for it
 			require.NoError(t, d.end(c))
 			a.fail(7, verbs.WCRetryExcErr)
 			assert.Equal(t, d.vendor, a.wcs[0].VendorErr)
@@ -50,8 +50,8 @@ func TestPeerGone_Device(t *testing.T) {
 	}
 }
 
-// A QP that was destroyed does not come back: nobody waits for the retries, which here
-// have no end.
+// A work request to a QP that was destroyed fails at once, without the retries, which are unlimited
+// here.
 func TestPeerGone_QP(t *testing.T) {
 	forever := defaultLink
 	forever.timeout = 0
@@ -64,8 +64,8 @@ func TestPeerGone_QP(t *testing.T) {
 	})
 }
 
-// A QP whose peer was never there fails as soon as the dial is refused: its work requests
-// if there are some, and by an event otherwise.
+// A QP whose peer never existed fails as soon as the dial is rejected: a posted work request completes with
+// an error; otherwise there is an event.
 func TestPeerGone_BeforeConnection(t *testing.T) {
 	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 9}
 	forever := defaultLink
@@ -75,7 +75,7 @@ func TestPeerGone_BeforeConnection(t *testing.T) {
 		a.join(unusedGID, 77, forever)
 		a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWrite, SGList: []verbs.SGE{a.mr.SGE(0, 8)}})
 		wc := a.completion()
-		if wc.Status != verbs.WCWRFlushErr { // the refusal was faster than the post
+		if wc.Status != verbs.WCWRFlushErr { // the rejection was faster than the post
 			assert.Equal(t, verbs.WCRetryExcErr, wc.Status)
 			assert.Equal(t, verbs.VendorPeerGone, wc.VendorErr)
 		}
@@ -92,7 +92,7 @@ func TestPeerGone_BeforeConnection(t *testing.T) {
 		b := a.sibling()
 		a.toRTR(unusedGID, 77, forever)
 		b.join(unusedGID, 78, forever)
-		for _, qp := range []*verbs.QP{b.qp, a.qp} { // that in RTR hears nothing of the refusal
+		for _, qp := range []*verbs.QP{b.qp, a.qp} { // the rejection does not fail the one in RTR
 			ev, err := a.ctx.NextAsyncEvent()
 			require.NoError(t, err)
 			assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: qp}, ev)
@@ -103,8 +103,8 @@ func TestPeerGone_BeforeConnection(t *testing.T) {
 	})
 }
 
-// A QP that exchanges datagrams with a port learns when it has gone, after all that it had
-// sent, and also where the port alone had dialed.
+// A QP that exchanges datagrams with a port gets an event when the port is gone, after all its datagrams, also
+// if only the port has dialed.
 func TestPeerGone_DatagramSender(t *testing.T) {
 	for name, d := range departures {
 		t.Run(name, func(t *testing.T) {

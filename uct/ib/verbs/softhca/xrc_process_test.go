@@ -13,18 +13,18 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// xrcSeeds are what the messages to the child's receives are filled with: one in the
-// arena, then one outside.
+// xrcSeeds are the seeds of the messages to the receives of the child: the first is in the arena, the
+// second outside.
 var xrcSeeds = [2]byte{3, 4}
 
-// xrcReport is what the child says of its receives when it is told to look.
+// xrcReport describes the completed receives of the child.
 type xrcReport struct {
 	IDs   []uint64
-	Whole []bool // the bytes are those of the message
+	Whole []bool // the receive has the bytes of the message
 }
 
-// runXRCTarget is a process with an XRC SRQ and two receives of 1 MiB. For each line that the
-// parent writes it waits for one completion more, and tells of all.
+// runXRCTarget is a process with an XRC SRQ and two receives of 1 MiB. For each line of the parent it waits
+// for one more completion, and reports all.
 func (n *node) runXRCTarget() int {
 	x := n.addDomain()
 	s := x.openSRQ()
@@ -62,8 +62,8 @@ func (n *node) runXRCTarget() int {
 	return 0
 }
 
-// report has the child wait for one completion more; id is a receive to post if it is
-// none of those that are posted.
+// report makes the child wait for one more completion, and returns its report. If id is not that of a
+// posted receive, the child posts it first.
 func (c *child) report(t *testing.T, id uint64) (r xrcReport) {
 	t.Helper()
 	require.NoError(t, json.NewEncoder(c.In).Encode(id))
@@ -71,8 +71,7 @@ func (c *child) report(t *testing.T, id uint64) (r xrcReport) {
 	return r
 }
 
-// startXRCTarget starts a child that is the target of an initiator of n, over a link that is
-// up.
+// startXRCTarget starts a child and connects an initiator of n to its target, over a link that is up.
 func startXRCTarget(t *testing.T, n *node) (*node, *child) {
 	t.Helper()
 	i := n.newInitiator()
@@ -85,14 +84,14 @@ func startXRCTarget(t *testing.T, n *node) (*node, *child) {
 	return i, c
 }
 
-// cont lets the child go on.
+// cont continues the stopped child.
 func (c *child) cont(t *testing.T) {
 	t.Helper()
 	c.Continue(t)
 }
 
-// A message to a receive that is posted ends while the target does not run, wherever the
-// receive is; one without a receive waits, and the target finds all of it when it runs.
+// A send to a posted receive completes while the target is stopped, wherever the memory of the receive is.
+// A send without a receive waits, and the target receives all messages after it continues.
 func TestXRC_StoppedTarget(t *testing.T) {
 	testenv.NeedCMA(t)
 	i, c := startXRCTarget(t, openNode(t, testConfig))
@@ -120,8 +119,7 @@ func TestXRC_StoppedTarget(t *testing.T) {
 	i.succeed(6)
 }
 
-// A message that waits for a receive of a process that dies ends, and says so; so do
-// those behind it.
+// A send that waits for a receive of a process that dies fails, and later ones are flushed.
 func TestXRC_KilledTarget(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		i, c := startXRCTarget(t, openNode(t, testConfig))
@@ -142,8 +140,8 @@ func TestXRC_KilledTarget(t *testing.T) {
 	}
 }
 
-// initiatorToParent connects an initiator with the target of the parent, whose end is that of
-// this process.
+// initiatorToParent connects an initiator with the target of the parent. The process exits with the
+// parent.
 func (n *node) initiatorToParent() (i *node, peer introduction) {
 	i = n.newInitiator()
 	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
@@ -152,14 +150,14 @@ func (n *node) initiatorToParent() (i *node, peer introduction) {
 	toRTS(n.t, i.qp, peer.GID, peer.QPN, defaultLink)
 	require.NoError(n.t, enc.Encode(true))
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // the parent has gone
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent exits
 		os.Exit(0)
 	}()
 	return i, peer
 }
 
-// runXRCInitiator sends to the parent's SRQ without an end: messages of some lengths, each
-// of which goes in pieces.
+// runXRCInitiator sends messages of several lengths to the SRQ of the parent in an endless loop. Each
+// takes several steps.
 func (n *node) runXRCInitiator() int {
 	i, peer := n.initiatorToParent()
 	for id := uint64(0); ; id++ {
@@ -170,12 +168,12 @@ func (n *node) runXRCInitiator() int {
 	}
 }
 
-// killedReceives is how many receives are posted in the test below: their memory is
-// the first half of the buffer.
+// killedReceives is the number of receives posted in the tests of killed initiators: their memory is the
+// first half of the buffer.
 const killedReceives = 4
 
-// An initiator that is killed at any moment leaves every receive in its queue: each
-// completes, once, by a message of somebody else, whole.
+// An initiator that is killed at a random time loses no receive: each completes once, with a complete
+// message of another initiator.
 func TestXRC_KilledInitiator(t *testing.T) {
 	a := openNode(t, testConfig)
 	x := a.addDomain()
@@ -195,7 +193,7 @@ func TestXRC_KilledInitiator(t *testing.T) {
 		target := x.newTarget()
 		toRTS(t, target, c.GID, c.QPN, defaultLink)
 		c.connectTo(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
-		for range 3 + round { // a different moment each time
+		for range 3 + round { // another time of death in each round
 			wc := x.completion()
 			require.Equal(t, verbs.WCSuccess, wc.Status)
 			require.Equal(t, wc.Imm, wc.ByteLen)
@@ -216,7 +214,7 @@ func TestXRC_KilledInitiator(t *testing.T) {
 			survivor.succeed(k)
 			wc := x.completion()
 			for ; wc.SrcQP != survivor.qp.Number() || wc.QPN != other.Number(); wc = x.completion() {
-				repost(wc.ID) // of the child, late
+				repost(wc.ID) // a late message of the child
 			}
 			require.Equal(t, verbs.WCSuccess, wc.Status)
 			require.Equal(t, survivor.buf.Bytes()[:bufLen/4], a.buf.Bytes()[:bufLen/4])
@@ -231,7 +229,7 @@ func TestXRC_KilledInitiator(t *testing.T) {
 	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside of posted receives")
 }
 
-// After Close of an SRQ no peer writes to what had been posted there.
+// After Close of an SRQ no peer writes to its receives.
 func TestXRC_CloseSRQUnderLoad(t *testing.T) {
 	a := openNode(t, testConfig)
 	x := a.addDomain()
@@ -245,7 +243,7 @@ func TestXRC_CloseSRQUnderLoad(t *testing.T) {
 			x.post(s, id, 0, bufLen/2)
 		}
 		x.completion()
-		testenv.ProgressWithin(t, patience, func() bool { return s.Close() == nil }) // a peer inside may be slow to go
+		testenv.ProgressWithin(t, patience, func() bool { return s.Close() == nil }) // an access of a peer may take long
 		fill(a.buf.Bytes(), 55)
 		want := append([]byte(nil), a.buf.Bytes()...)
 		await(t, x.node, x.node, func() bool { return target.State() == verbs.QPStateErr })

@@ -56,7 +56,7 @@ func sharedDomain(t testing.TB) verbs.XRCDInitAttr {
 	return verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE}
 }
 
-// openTarget refers to a target of the domain that another device has made.
+// openTarget opens a target of the domain that another device has created.
 func (x *xrcTarget) openTarget(qpn uint32) {
 	x.t.Helper()
 	qp, err := x.domain.OpenQP(qpn)
@@ -71,7 +71,7 @@ func (x *xrcTarget) newTarget() *verbs.QP {
 	return qp
 }
 
-// newSRQ makes an XRC SRQ that completes in the CQ of the node.
+// newSRQ creates an XRC SRQ with the CQ of the node.
 func (x *xrcTarget) newSRQ() *verbs.SRQ {
 	s := x.openSRQ()
 	x.t.Cleanup(func() { require.NoError(x.t, s.Close()) })
@@ -85,14 +85,14 @@ func (x *xrcTarget) openSRQ() *verbs.SRQ {
 	return s
 }
 
-// post posts a receive of memory of the node.
+// post posts a receive into the memory of the node.
 func (x *xrcTarget) post(s *verbs.SRQ, id uint64, off, n int) {
 	x.t.Helper()
 	_, err := s.PostRecv([]verbs.RecvWR{{ID: id, SGList: []verbs.SGE{x.mr.SGE(off, n)}}})
 	require.NoError(x.t, err)
 }
 
-// newInitiator is n with an XRC initiator for its QP, and a CQ of its own.
+// newInitiator returns a copy of n with an XRC initiator as its QP, and a separate CQ.
 func (n *node) newInitiator() *node {
 	i := *n
 	var err error
@@ -108,14 +108,14 @@ func (n *node) newInitiator() *node {
 	return &i
 }
 
-// connectXRC brings an initiator and a target to RTS.
+// connectXRC connects an initiator and a target, and moves them to RTS.
 func connectXRC(i *node, x *xrcTarget, target *verbs.QP, l link) {
 	i.t.Helper()
 	toRTS(i.t, target, i.gid, i.qp.Number(), l)
 	toRTS(i.t, i.qp, x.gid, target.Number(), l)
 }
 
-// toRTS brings half of an XRC connection to RTS.
+// toRTS moves one side of an XRC connection to RTS.
 func toRTS(t testing.TB, qp *verbs.QP, gid verbs.GID, dest uint32, l link) {
 	t.Helper()
 	initQP(t, qp, l.access)
@@ -133,8 +133,8 @@ func toRTS(t testing.TB, qp *verbs.QP, gid verbs.GID, dest uint32, l link) {
 		RNRRetry: l.rnr, SQPSN: firstPSN - l.conn, MaxRDAtomic: 4}, rts))
 }
 
-// xrcFabrics runs f with an initiator that is connected to a target, on both fabrics, and
-// with the target made by a device of the domain that is not x.
+// xrcFabrics runs f with an initiator that is connected to a target: on both fabrics, and with a target
+// that another device of the domain than x has created.
 func xrcFabrics(t *testing.T, l link, f func(t *testing.T, i *node, x *xrcTarget)) {
 	t.Run("loop", func(t *testing.T) {
 		n := openNode(t, softhca.Config{Fabric: softhca.FabricLoop})
@@ -164,8 +164,8 @@ func (n *node) sendSRQ(srqn uint32, id uint64, length int) {
 		SGList: []verbs.SGE{n.mr.SGE(0, length)}})
 }
 
-// A message goes to the SRQ that it names, whatever its length, and its completion says
-// over which target it came.
+// A message of any length is delivered to the SRQ that it names, and its completion has the number of the
+// target.
 func TestXRC_Sizes(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		first, second := x.newSRQ(), x.newSRQ()
@@ -190,7 +190,7 @@ func TestXRC_Sizes(t *testing.T) {
 	})
 }
 
-// Every operation of an XRC initiator reaches memory of the SRQ's PD.
+// All operations of an XRC initiator access memory of the PD of the SRQ.
 func TestXRC_OneSided(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		srqn := x.newSRQ().Number()
@@ -209,8 +209,8 @@ func TestXRC_OneSided(t *testing.T) {
 	})
 }
 
-// A message waits, without limit, for a receive in its SRQ, and so does what is behind it
-// in the QP, whatever its SRQ has.
+// With unlimited retries a message waits for a receive in its SRQ, and so do the later messages of the QP,
+// also if their SRQs have receives.
 func TestXRC_RNRBlocksTheQP(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		empty, ready := x.newSRQ(), x.newSRQ()
@@ -230,8 +230,8 @@ func TestXRC_RNRBlocksTheQP(t *testing.T) {
 	})
 }
 
-// A message whose receive is posted goes on although another one of the same device begins to wait
-// at that moment.
+// A message continues when its receive is posted, although another message of the same device begins to wait
+// at the same time.
 func TestXRC_RNROfTwoQPs(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		other, target := i.newInitiator(), x.newTarget()
@@ -253,7 +253,7 @@ func TestXRC_RNROfTwoQPs(t *testing.T) {
 	})
 }
 
-// When the retries are used up the requester is told, and the target goes on.
+// When the retries are used up the send fails, and the target still works.
 func TestXRC_RNRExceeded(t *testing.T) {
 	l := defaultLink
 	l.rnr = 2
@@ -265,7 +265,7 @@ func TestXRC_RNRExceeded(t *testing.T) {
 	})
 }
 
-// A number that the domain does not have ends both sides.
+// A number that is not in the domain fails the QPs of both sides.
 func TestXRC_RejectsUnknownNumber(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		other := x.addDomain()
@@ -289,7 +289,7 @@ func TestXRC_RejectsUnknownNumber(t *testing.T) {
 	})
 }
 
-// await polls both CQs, which stay empty, until ok.
+// await polls both CQs, which must be empty, until ok returns true.
 func await(t *testing.T, a, b *node, ok func() bool) {
 	t.Helper()
 	testenv.ProgressWithin(t, patience, func() bool {
@@ -299,7 +299,7 @@ func await(t *testing.T, a, b *node, ok func() bool) {
 	})
 }
 
-// A message that is longer than the receive ends both, and the SRQ stays in use.
+// A message that is longer than the receive fails the QPs of both sides, and the SRQ still works.
 func TestXRC_TooLong(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		s := x.newSRQ()
@@ -317,7 +317,7 @@ func TestXRC_TooLong(t *testing.T) {
 	})
 }
 
-// Initiators of several QPs use one SRQ, each over its own target.
+// Several initiators use one SRQ, each over a separate target.
 func TestXRC_ManyInitiators(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		s := x.newSRQ()
@@ -336,7 +336,7 @@ func TestXRC_ManyInitiators(t *testing.T) {
 	})
 }
 
-// A target lives until the last QP that stands for it is closed.
+// A target exists until its last handle is closed.
 func TestXRC_OpenQP(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		_, err := x.domain.OpenQP(x.qp.Number())
@@ -362,8 +362,7 @@ func TestXRC_OpenQP(t *testing.T) {
 	})
 }
 
-// An SRQ that is closed takes its completions along, and what its number reaches after
-// that is refused.
+// Closing an SRQ removes its completions from the CQ, and later messages to its number are rejected.
 func TestXRC_CloseSRQ(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		s, other := x.openSRQ(), x.newSRQ()
@@ -446,9 +445,8 @@ func TestXRC_Misuse(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// sender sends n messages of up to limit bytes to an SRQ, as fast as they complete: each
-// with the number of the message as its immediate and in all of its words. It ends early when
-// the test has given up.
+// sender sends count messages of up to limit bytes to an SRQ, as fast as they complete. The immediate and
+// all words of a message are its number. It returns early when the test has failed.
 func (n *node) sender(srqn uint32, count, limit int, failed *atomic.Bool) error {
 	const slots = 4
 	var inFlight int
@@ -491,8 +489,8 @@ func (n *node) sender(srqn uint32, count, limit int, failed *atomic.Bool) error 
 	return nil
 }
 
-// Several devices send to one SRQ at a time: every message comes once, whole, and those of
-// a QP in their order.
+// Several devices send to one SRQ at the same time: every message arrives once and complete, and those of a
+// QP in order.
 func TestXRC_Contention(t *testing.T) {
 	const senders, limit = 4, 20000
 	messages := testenv.Rounds(100, 1000)
@@ -513,7 +511,7 @@ func TestXRC_Contention(t *testing.T) {
 		var sending sync.WaitGroup
 		var failed atomic.Bool
 		var ended atomic.Int32
-		defer func() { // also when the test has failed: before what the senders use is closed
+		defer func() { // also if the test has failed: before the objects of the senders are closed
 			failed.Store(true)
 			sending.Wait()
 			close(errs)
@@ -554,7 +552,7 @@ func TestXRC_Contention(t *testing.T) {
 			}
 			post(wc.ID)
 		}
-		testenv.ProgressWithin(t, patience, func() bool { return ended.Load() == senders }) // a's engine answers
+		testenv.ProgressWithin(t, patience, func() bool { return ended.Load() == senders }) // the engine of a handles the packets
 		a.idle()
 		require.NoError(t, s.Close())
 		require.NoError(t, mr.Close())
@@ -573,8 +571,8 @@ func TestXRC_NoAllocation(t *testing.T) {
 	})
 }
 
-// exchange sends n bytes to a queue of x that has no receive, posts one, and waits for both
-// completions. It does not allocate.
+// exchange sends length bytes to a queue of x without receives, posts one, and waits for both completions. It
+// does not allocate.
 func (n *node) exchange(x *xrcTarget, s *verbs.SRQ, length int) {
 	n.sge[0], x.sge[0] = n.mr.SGE(0, length), x.mr.SGE(0, length)
 	n.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: s.Number(), SGList: n.sge[:]}

@@ -18,7 +18,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 
-// xrcSieges runs f with a private domain, and with one that other devices could be in.
+// xrcSieges runs f with a private domain, and with one that other devices can join.
 func xrcSieges(t *testing.T, f func(t *testing.T, s *siege)) {
 	for name, make := range map[string]func(testing.TB) *siege{"private": newSiege, "shared": newSharedSiege} {
 		t.Run(name, func(t *testing.T) {
@@ -30,8 +30,8 @@ func xrcSieges(t *testing.T, f func(t *testing.T, s *siege)) {
 	}
 }
 
-// What a peer has filled before an SRQ was closed completes, though the device had not
-// seen its notice; what it says afterwards is dropped.
+// Receives that a peer has filled before an SRQ is closed complete, although the device has not handled the
+// notices yet; later notices are dropped.
 func TestXRCSRQ_CloseHandlesPendingNotices(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
@@ -49,8 +49,8 @@ func TestXRCSRQ_CloseHandlesPendingNotices(t *testing.T) {
 	})
 }
 
-// What a peer has filled completes when it is gone, though a read is before it that nobody
-// takes the data of.
+// Receives that a dead peer has filled complete, although the notices are behind a read whose data the peer
+// does not consume.
 func TestXRCSRQ_NoticesOfDeadPeer(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
@@ -68,8 +68,8 @@ func TestXRCSRQ_NoticesOfDeadPeer(t *testing.T) {
 	})
 }
 
-// A claim of a device that is gone is passed on: to the same receive, or to the next if its
-// notice has come.
+// The claim of a device that is gone is released: for the same receive, or for the next if there is a
+// notice.
 func TestXRCSRQ_ClaimOfDeadPeer(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
@@ -89,8 +89,8 @@ func TestXRCSRQ_ClaimOfDeadPeer(t *testing.T) {
 	})
 }
 
-// What a device has passed over without filling it does not keep the queue from receiving when
-// the device is gone: it is flushed, but for what somebody has said to have filled.
+// Receives that a device has skipped without filling them do not block the queue when the device is gone:
+// they are flushed, except those with a notice.
 func TestXRCSRQ_SkippedByDeadPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim   uint64
@@ -108,7 +108,7 @@ func TestXRCSRQ_SkippedByDeadPeer(t *testing.T) {
 				q.xrc.window.claim.Store(c.claim)
 				want := c.flushed
 				if noticed && c.flushed > 0 {
-					want-- // the driver of the test has not looked at the notice
+					want-- // the test has not driven the device since the notice
 					require.True(t, s.peers[1].request(ring.Packet{Op: ring.OpFilled, DstQPN: 77, Ext: q.srqn, Total: 8}, nil))
 				}
 				s.h.dropInbound(s.peers[0].in)
@@ -131,8 +131,8 @@ func TestXRCSRQ_SkippedByDeadPeer(t *testing.T) {
 	}
 }
 
-// A peer that is stopped in the middle of messages to several queues is waited for once when
-// another one is gone. What nobody is at is flushed.
+// When a peer is gone, the device waits only once for another peer that is stopped in the middle of messages
+// to several queues. Skipped receives that no peer accesses are flushed.
 func TestXRCSRQ_SkippedDuringVisit(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)
@@ -166,8 +166,7 @@ func TestXRCSRQ_SkippedDuringVisit(t *testing.T) {
 	}
 }
 
-// While a receive is claimed a message over the ring waits, and is told that it need not
-// count that.
+// While a receive is claimed, a message over the ring gets an RNR NAK that does not count as a retry.
 func TestXRCSRQ_Claimed(t *testing.T) {
 	xrcSieges(t, func(t *testing.T, s *siege) {
 		q := s.h.xrcSRQs.find(s.xsrq.Number())
@@ -183,7 +182,7 @@ func TestXRCSRQ_Claimed(t *testing.T) {
 	})
 }
 
-// What a peer shows as a receive, whatever it is, leads to no more bytes than it says.
+// For an arbitrary published receive of a peer, At returns no more bytes than the receive has.
 func TestRecv_ArbitraryContents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := table.Recv{NSGE: rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 4)).Draw(t, "nsge")}
@@ -211,8 +210,8 @@ func TestRecv_ArbitraryContents(t *testing.T) {
 	})
 }
 
-// xrcPair is an initiator and a target of a device that nobody but the test drives, with an
-// XRC SRQ that has no receive.
+// xrcPair is an initiator and a target of a device that only the test drives, with an XRC SRQ without
+// receives.
 type xrcPair struct {
 	t      testing.TB
 	h      *hca
@@ -221,12 +220,12 @@ type xrcPair struct {
 	cqn    uint32
 	handle uint32 // of the SRQ
 	srqn   uint32
-	from   uint32 // the initiator
+	from   uint32 // QPN of the initiator
 	to     uint32
 	posted uint16
 }
 
-// Where the rings of an xrcPair are.
+// Offsets of the rings of an xrcPair.
 const (
 	pairCQ      = 0
 	pairSRQ     = 1024
@@ -285,14 +284,14 @@ func (p *xrcPair) send() {
 	driveUntilIdle(p.h)
 }
 
-// setState takes a QP to ERR or RESET.
+// setState moves a QP to ERR or RESET.
 func (p *xrcPair) setState(qpn uint32, s verbs.QPState) {
 	p.t.Helper()
 	require.NoError(p.t, p.h.ModifyQP(qpn, &verbs.QPAttr{State: s}, verbs.QPMaskState))
 	driveUntilIdle(p.h)
 }
 
-// starved are the QPs that wait for a receive.
+// starved returns the QPs that wait for a receive.
 func (p *xrcPair) starved() []*queuePair { return (*p.h.outbound.Load())[0].starved }
 
 func (p *xrcPair) close() {
@@ -304,7 +303,7 @@ func (p *xrcPair) close() {
 	require.NoError(p.t, p.h.CloseXRCD(p.xrcdn))
 }
 
-// A send that waits for a receive, without a limit, waits for no time and has nobody look.
+// A send with unlimited retries that waits for a receive uses no timer and leaves no work to Drive.
 func TestXRC_WaitIsIdle(t *testing.T) {
 	p := newXRCPair(t)
 	h := p.h
@@ -313,7 +312,7 @@ func TestXRC_WaitIsIdle(t *testing.T) {
 	assert.Zero(t, h.ctl.attention.Load()&attnTimer)
 	assert.Len(t, p.starved(), 1)
 
-	// A receive too small, so that the message ends without a region.
+	// A receive that is too small, so that the message fails without a region.
 	prm.EncodeRecv(unsafe.Slice((*prm.Seg)(p.mem.at(pairSRQ+16)), 1), nil)
 	prm.NewDBRec(p.mem.at(pairSRQRec)).StoreRecv(1)
 	h.RecvDoorbell(p.handle).Posted()
@@ -322,8 +321,8 @@ func TestXRC_WaitIsIdle(t *testing.T) {
 	p.close()
 }
 
-// A QP that waits for a receive and is reset does not go on waiting for that: what it waits for
-// afterwards, here until a receive is not claimed any more, ends.
+// After a reset a QP no longer waits for the receive: a later wait, here until a receive is no longer
+// claimed, ends normally.
 func TestXRC_ResetWhileWaiting(t *testing.T) {
 	for _, through := range [][]verbs.QPState{{verbs.QPStateErr, verbs.QPStateReset}, {verbs.QPStateReset}} {
 		p := newXRCPair(t)
@@ -343,7 +342,7 @@ func TestXRC_ResetWhileWaiting(t *testing.T) {
 	}
 }
 
-// A QP that is destroyed while it waits for a receive is forgotten.
+// A QP that is destroyed while it waits for a receive is removed from the list.
 func TestXRC_DestroyWhileWaiting(t *testing.T) {
 	p := newXRCPair(t)
 	p.send()
@@ -352,7 +351,7 @@ func TestXRC_DestroyWhileWaiting(t *testing.T) {
 	assert.Empty(t, p.starved())
 }
 
-// Queues that come and go use slots again, under other numbers.
+// New queues reuse the slots of closed ones, with other numbers.
 func TestXRCSRQ_Numbers(t *testing.T) {
 	p := newXRCPair(t)
 	defer p.close()
@@ -368,7 +367,7 @@ func TestXRCSRQ_Numbers(t *testing.T) {
 	assert.LessOrEqual(t, p.h.srqIDs.next, uint32(srqReuseAt+1), "slots")
 }
 
-// A target takes a number that peers have left meanwhile, as any QP does.
+// A new target gets a QP number whose accesses by peers have ended meanwhile, as any QP does.
 func TestXRC_TargetReleasesNumbers(t *testing.T) {
 	h := openUndriven(t)
 	xrcdn, err := h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
@@ -389,7 +388,7 @@ func TestXRC_TargetReleasesNumbers(t *testing.T) {
 	require.NoError(t, h.CloseXRCD(xrcdn))
 }
 
-// What is posted to a queue that was destroyed does not show where another one may be.
+// A post to a destroyed queue does not publish receives in its former slot.
 func TestXRCSRQ_PostAfterDestroy(t *testing.T) {
 	p := newXRCPair(t)
 	defer p.close()
@@ -414,7 +413,7 @@ func newXRCRings(t testing.TB) xrcRings {
 
 func (m xrcRings) at(off int) unsafe.Pointer { return unsafe.Add(m.base, off) }
 
-// An SRQ does not close while a peer is at one of its receives; it closes when the peer has left.
+// An SRQ does not close while a peer fills one of its receives; it closes when the access is over.
 func TestXRCSRQ_CloseWaitsForVisits(t *testing.T) {
 	s := newSiege(t)
 	s.begin(t)

@@ -15,21 +15,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// domainEnv names the file of the domain that a child is a member of.
+// domainEnv is the variable with the file of the domain of a child.
 const domainEnv = "GUCX_TEST_SOFTHCA_DOMAIN"
 
-// order is what the parent has a member do.
+// order is a command of the parent to a member.
 type order struct {
-	Do  string // make, connect, open, post, take, idle, state
+	Do  string // create, connect, open, post, receive, idle, state
 	GID verbs.GID
 	QPN uint32
 	ID  uint64
 }
 
-// memberReport is what came of it.
+// memberReport is the result of an order.
 type memberReport struct {
 	WC    verbs.WC
-	Whole bool // the bytes are those that the message says it has
+	Whole bool // the bytes are those of the immediate
 	More  bool // there was a completion
 	QPN   uint32
 	State verbs.QPState
@@ -38,12 +38,12 @@ type memberReport struct {
 // memberLen is the length of a message to a member, seeded with its immediate.
 const memberLen = 9000
 
-// runXRCMember is a process in a domain, with a target and an SRQ, that follows orders.
+// runXRCMember is a process in a domain, with a target and an SRQ, that executes orders.
 func (n *node) runXRCMember() int {
 	f, err := os.Open(os.Getenv(domainEnv))
 	require.NoError(n.t, err)
 	x := n.enterDomain(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE})
-	require.NoError(n.t, f.Close()) // not earlier, as the collector might
+	require.NoError(n.t, f.Close()) // after its last use, as a finalizer could close it before
 	x.target = x.newTarget()
 	s := x.openSRQ()
 	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
@@ -80,7 +80,7 @@ func (n *node) runXRCMember() int {
 	return 0
 }
 
-// do gives a member an order, and returns what came of it.
+// do sends an order to a member, and returns the result.
 func (c *child) do(t testing.TB, o order) (r memberReport) {
 	t.Helper()
 	require.NoError(t, json.NewEncoder(c.In).Encode(o))
@@ -88,14 +88,14 @@ func (c *child) do(t testing.TB, o order) (r memberReport) {
 	return r
 }
 
-// sendToMember sends message k to a member's queue.
+// sendToMember sends message k to the SRQ of a member.
 func (n *node) sendToMember(c *child, k uint64) {
 	n.t.Helper()
 	fill(n.buf.Bytes()[:memberLen], byte(k))
 	n.sendSRQ(c.SRQN, k, memberLen)
 }
 
-// deliverTo has message k arrive at a member, to a receive that it posts.
+// deliverTo makes a member post a receive, and sends message k to it.
 func (n *node) deliverTo(c *child, k uint64) {
 	n.t.Helper()
 	c.do(n.t, order{Do: "post", ID: k})
@@ -104,7 +104,7 @@ func (n *node) deliverTo(c *child, k uint64) {
 	c.receive(n.t, k)
 }
 
-// took has a member wait for message k.
+// receive makes a member wait for message k, and checks it.
 func (c *child) receive(t testing.TB, k uint64) {
 	t.Helper()
 	r := c.do(t, order{Do: "receive"})
@@ -113,14 +113,14 @@ func (c *child) receive(t testing.TB, k uint64) {
 	require.True(t, r.Whole)
 }
 
-// kill ends a process by SIGKILL, and waits until it is gone.
+// kill kills a process, and waits until it is gone.
 func (c *child) kill(t testing.TB) {
 	t.Helper()
 	c.Kill(t)
 }
 
-// xrcProcesses is an initiator that is connected to the target of the first of n processes in
-// a domain; the second has opened it too.
+// xrcProcesses returns an initiator that is connected to the target of the first of n processes in a
+// domain. The second process has opened the target too.
 func xrcProcesses(t *testing.T, n int) (i *node, cs []*child) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "domain")
@@ -138,15 +138,15 @@ func xrcProcesses(t *testing.T, n int) (i *node, cs []*child) {
 	return i, cs
 }
 
-// connectToMember connects an initiator with the target that a member has made.
+// connectToMember connects an initiator with the target that a member has created.
 func (n *node) connectToMember(c *child) {
 	n.t.Helper()
 	c.do(n.t, order{Do: "connect", GID: n.gid, QPN: n.qp.Number()})
 	toRTS(n.t, n.qp, c.GID, c.QPN, defaultLink)
 }
 
-// Messages go to each of the processes over one target; when the one that made it is killed
-// the others go on. Its number is then one of nobody, as soon as the kernel has told.
+// Messages are sent to each of the processes over one target. When its creator is killed, the others still
+// receive, and messages to the SRQ of the dead process fail.
 func TestSharedXRC_KilledCreator(t *testing.T) {
 	i, cs := xrcProcesses(t, 3)
 	for k := range uint64(6) {
@@ -157,27 +157,27 @@ func TestSharedXRC_KilledCreator(t *testing.T) {
 		i.deliverTo(cs[1+k%2], k)
 	}
 	i.sendToMember(cs[0], 7)
-	i.fail(7, verbs.WCRemInvReqErr) // also if the kernel had not told of the death yet
+	i.fail(7, verbs.WCRemInvReqErr) // also if the kernel has not reported the death yet
 	require.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 	testenv.ProgressWithin(t, patience, func() bool {
 		return cs[1].do(t, order{Do: "state"}).State == verbs.QPStateErr
 	})
 }
 
-// The number of a process that was killed is told from one that was closed also when another
-// process has taken its place.
+// The completion distinguishes the SRQ number of a killed process from a closed one, also after another
+// process has got its place.
 func TestSharedXRC_NumberOfDeadProcess(t *testing.T) {
 	i, cs := xrcProcesses(t, 2)
 	i.deliverTo(cs[1], 1)
 	cs[1].kill(t)
 	newChild(t, "xrc member")
-	i.deliverTo(cs[0], 2) // it is not the only one
+	i.deliverTo(cs[0], 2) // so that it is not the only member
 	i.sendToMember(cs[1], 3)
 	i.fail(3, verbs.WCRemInvReqErr)
 	assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 }
 
-// The same with a connection over which nothing had gone to the one that is killed.
+// The same for a connection over which no message was sent to the killed process.
 func TestSharedXRC_KilledCreatorUnused(t *testing.T) {
 	i, cs := xrcProcesses(t, 2)
 	i.deliverTo(cs[1], 1)
@@ -185,9 +185,8 @@ func TestSharedXRC_KilledCreatorUnused(t *testing.T) {
 	i.deliverTo(cs[1], 2)
 }
 
-// A process is killed while the initiator writes to it, one write after the other: whether the
-// kernel refuses the copy, the link is found to be down, or its end is told first, the write is
-// refused as one to a number of the dead.
+// A process is killed while the initiator writes to it repeatedly: whether the kernel rejects the copy, or
+// the link is found down before or during the write, the write fails as one to an SRQ of a dead process.
 func TestSharedXRC_KilledDuringWrites(t *testing.T) {
 	for range testenv.Rounds(10, 200) {
 		i, cs := xrcProcesses(t, 2)
@@ -204,8 +203,8 @@ func TestSharedXRC_KilledDuringWrites(t *testing.T) {
 	}
 }
 
-// A process dies with a message that waits for its receive: the initiator is told so. One that
-// refers to the target is told too.
+// If a process dies while a message waits for its receive, the send fails, and another member that refers to
+// the target gets an event.
 func TestSharedXRC_KilledWaiting(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		i, cs := xrcProcesses(t, 3)
@@ -220,14 +219,14 @@ func TestSharedXRC_KilledWaiting(t *testing.T) {
 		i.fail(2, verbs.WCRemInvReqErr)
 		assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 		i.fail(3, verbs.WCWRFlushErr)
-		testenv.ProgressWithin(t, patience, func() bool { // as if its SRQ had been closed
+		testenv.ProgressWithin(t, patience, func() bool { // as after closing its SRQ
 			return cs[1].do(t, order{Do: "state"}).State == verbs.QPStateErr
 		})
 	}
 }
 
-// A process that is stopped gets what fits into its receives; the others get theirs
-// meanwhile, and it the rest when it goes on.
+// A stopped process gets messages while it has posted receives; the others receive theirs meanwhile, and the
+// stopped one gets the rest after it continues.
 func TestSharedXRC_StoppedMember(t *testing.T) {
 	i, cs := xrcProcesses(t, 2)
 	i.deliverTo(cs[1], 0) // the link is up
@@ -247,13 +246,13 @@ func TestSharedXRC_StoppedMember(t *testing.T) {
 	i.succeed(3)
 }
 
-// A process that was stopped before the first message to it is given up: that message is refused, and
-// the target with it, so those behind it can go on to others.
+// The dial of a process that was stopped before the first message to it times out: the message fails, and so
+// does the target; later messages can be sent to other members.
 func TestSharedXRC_StoppedBeforeFirstMessage(t *testing.T) {
 	_, cs := xrcProcesses(t, 2)
 	cs[0].do(t, order{Do: "post", ID: 1})
 	var i *node
-	testenv.ProgressWithin(t, patience, func() bool { // one that waits for a processor may answer too late
+	testenv.ProgressWithin(t, patience, func() bool { // a member that waits for a CPU may reply too late
 		i = openNode(t, softhca.Config{DialTimeout: 50 * time.Millisecond}).newInitiator()
 		cs[0].QPN = cs[0].do(t, order{Do: "create"}).QPN
 		i.connectToMember(cs[0])
@@ -270,8 +269,8 @@ func TestSharedXRC_StoppedBeforeFirstMessage(t *testing.T) {
 	cs[1].cont(t)
 }
 
-// The last process that refers to the target is killed: no message arrives any more, though
-// the queue is there.
+// After the last process that refers to the target is killed, no message arrives, although the SRQ still
+// exists.
 func TestSharedXRC_KilledLastReferrer(t *testing.T) {
 	i, cs := xrcProcesses(t, 3)
 	i.deliverTo(cs[2], 1)
@@ -286,7 +285,7 @@ func TestSharedXRC_KilledLastReferrer(t *testing.T) {
 	i.fail(3, verbs.WCWRFlushErr)
 }
 
-// runXRCSpreader sends to two queues of the parent in turn, without an end.
+// runXRCSpreader sends to two SRQs of the parent alternately, in an endless loop.
 func (n *node) runXRCSpreader() int {
 	i, peer := n.initiatorToParent()
 	for id := uint64(0); ; id++ {
@@ -297,14 +296,14 @@ func (n *node) runXRCSpreader() int {
 	}
 }
 
-// queued is members of a domain, each with a queue that has killedReceives receives.
+// queued has members of a domain, each with an SRQ with killedReceives receives.
 type queued struct {
 	t       *testing.T
 	members []*xrcTarget
 	queues  []*verbs.SRQ
 }
 
-// take has member k receive the next message, and post its receive again.
+// receive receives the next message of member k, and posts its receive again.
 func (q *queued) receive(k int) verbs.WC {
 	q.t.Helper()
 	wc := q.members[k].completion()
@@ -313,7 +312,7 @@ func (q *queued) receive(k int) verbs.WC {
 	return wc
 }
 
-// takeAll has all members receive what there is.
+// receiveAll receives all messages that have arrived at the members.
 func (q *queued) receiveAll() {
 	for k, x := range q.members {
 		if x.cq.Poll(x.wcs[:1]) == 1 {
@@ -323,7 +322,7 @@ func (q *queued) receiveAll() {
 	}
 }
 
-// lostNone makes sure that each member has all its receives: the sender's messages fill them.
+// checkReceives checks that each member has all its receives: messages of the sender fill them.
 func (q *queued) checkReceives(sender *node, target uint32) {
 	q.t.Helper()
 	for k, x := range q.members {
@@ -333,7 +332,7 @@ func (q *queued) checkReceives(sender *node, target uint32) {
 			sender.succeed(id)
 			wc := x.completion()
 			for ; wc.SrcQP != sender.qp.Number() || wc.QPN != target; wc = x.completion() {
-				x.post(q.queues[k], wc.ID, 0, bufLen/2) // of one that was killed, late
+				x.post(q.queues[k], wc.ID, 0, bufLen/2) // a late message of a killed initiator
 			}
 			require.Equal(q.t, verbs.WCSuccess, wc.Status)
 			seen[wc.ID] = true
@@ -345,8 +344,8 @@ func (q *queued) checkReceives(sender *node, target uint32) {
 	}
 }
 
-// An initiator is killed at any moment: what has come to each member is in order, the target
-// goes to ERR for all, and no receive is lost.
+// An initiator is killed at a random time: the messages at each member are in order, the target goes to ERR
+// for all members, and no receive is lost.
 func TestSharedXRC_KilledInitiator(t *testing.T) {
 	attr := sharedDomain(t)
 	a, b := openNode(t, testConfig).enterDomain(attr), openNode(t, testConfig).enterDomain(attr)
@@ -366,7 +365,7 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 		b.openTarget(target.Number())
 		toRTS(t, target, c.GID, c.QPN, defaultLink)
 		c.connectTo(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: q.queues[0].Number(), RKey: q.queues[1].Number()})
-		for id := range 3 + round { // a different moment each time
+		for id := range 3 + round { // another time of death in each round
 			require.Equal(t, uint32(id), q.receive(id%2).Imm)
 		}
 		c.kill(t)
@@ -382,7 +381,7 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 	}
 }
 
-// churn is an initiator and processes in a domain, one of which dies each round.
+// churn is an initiator and processes in a domain, one of which is killed in each round.
 type churn struct {
 	*node
 	cs      []*child
@@ -393,16 +392,16 @@ type churn struct {
 	creator int    // of the target
 }
 
-// sentTo is a message to a process.
+// sentTo is message k to a process.
 type sentTo struct {
 	k  uint64
 	to int
 }
 
-// churnReceives is how many receives each process has for a round.
+// churnReceives is the number of receives of each process for a round.
 const churnReceives = 4
 
-// connect has one process make a target, another one open it, and all have receives.
+// connect makes one process create a target and another one open it, and all post receives.
 func (c *churn) connect() {
 	t := c.t
 	creator := c.random.IntN(len(c.cs))
@@ -419,8 +418,8 @@ func (c *churn) connect() {
 	}
 }
 
-// send sends to each process as much as it has receives for, in any order, and kills victim
-// somewhere in between.
+// send sends a message for each receive of each process, in random order, and kills victim
+// meanwhile.
 func (c *churn) send(victim int) (sent []sentTo) {
 	var to []int
 	for range churnReceives {
@@ -444,8 +443,8 @@ func (c *churn) send(victim int) (sent []sentTo) {
 	return sent
 }
 
-// ended takes the completions: some succeed, then one may fail, which is to the victim or the
-// first one, and the rest is flushed. It returns those that succeeded.
+// complete polls the completions: some succeed, then one may fail, that of the first message or of one to
+// the victim, and the others are flushed. It returns the successful ones.
 func (c *churn) complete(sent []sentTo, victim int) []sentTo {
 	for at, s := range sent {
 		wc := c.completion()
@@ -454,7 +453,7 @@ func (c *churn) complete(sent []sentTo, victim int) []sentTo {
 			continue
 		}
 		require.Contains(c.t, []verbs.WCStatus{verbs.WCRetryExcErr, verbs.WCRemInvReqErr}, wc.Status)
-		if at > 0 || victim != c.creator { // the maker is needed once, to find the others
+		if at > 0 || victim != c.creator { // the first message needs the creator, to find the others
 			require.Equal(c.t, victim, s.to)
 		}
 		for _, rest := range sent[at+1:] {
@@ -465,9 +464,9 @@ func (c *churn) complete(sent []sentTo, victim int) []sentTo {
 	return sent
 }
 
-// Processes of a domain come and are killed at any moment, while an initiator sends to them
-// over targets that one makes and another one opens: each send ends, what succeeded has
-// arrived in order and whole, and nothing else has.
+// Processes join a domain and are killed at random times, while an initiator sends to them over targets
+// that one creates and another one opens: each send completes, exactly the messages of successful sends
+// arrive, in order and complete.
 func TestSharedXRC_Churn(t *testing.T) {
 	i, cs := xrcProcesses(t, 3)
 	c := &churn{node: i, cs: cs, posted: make([]uint64, 3), taken: make([]uint64, 3), random: rand.New(rand.NewPCG(3, 4))}

@@ -15,8 +15,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// xrcMembers is an initiator that is connected to a target of the first of n members, which
-// are devices of their own.
+// xrcMembers returns an initiator that is connected to a target of the first of n members, each of which is
+// a separate device.
 func xrcMembers(t *testing.T, n int, cfg softhca.Config, l link) (i *node, xs []*xrcTarget) {
 	t.Helper()
 	i = openNode(t, cfg).newInitiator()
@@ -34,8 +34,8 @@ func xrcMembers(t *testing.T, n int, cfg softhca.Config, l link) (i *node, xs []
 // mixedLen is the length of each of the mixedCount receives of mixedReceives.
 const mixedLen, mixedCount = bufLen / 16, 16
 
-// mixedReceives posts receives to memory of the device and to private memory in turn, and
-// returns where each is.
+// mixedReceives posts receives into memory of the device and into private memory alternately, and returns
+// their memory.
 func (x *xrcTarget) mixedReceives(s *verbs.SRQ) (at [mixedCount][]byte) {
 	x.t.Helper()
 	private := make([]byte, mixedCount/2*mixedLen)
@@ -56,9 +56,8 @@ func (x *xrcTarget) mixedReceives(s *verbs.SRQ) (at [mixedCount][]byte) {
 	return at
 }
 
-// What a member receives is what was sent to its queue, in the order of the initiator,
-// however messages go: in the initiator's hands, through the ring, from one member to the
-// next and back.
+// A member receives the messages to its SRQ in the order of the initiator, whether the initiator delivers
+// them or they go through the ring, and also if the initiator switches between members.
 func TestSharedXRC_Members(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +87,7 @@ func TestSharedXRC_Members(t *testing.T) {
 	}
 }
 
-// A stream to several members, all posted at once: what arrives at each is in order.
+// In a stream to several members, posted at once, the messages of each member arrive in order.
 func TestSharedXRC_Stream(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestSharedXRC_Stream(t *testing.T) {
 	}
 }
 
-// RDMA and atomics name an SRQ too: that of the member whose memory it is, in its PD.
+// RDMA and atomics also name an SRQ: one of the member with the memory, and of its PD.
 func TestSharedXRC_OneSided(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +153,7 @@ func TestSharedXRC_OneSided(t *testing.T) {
 					require.Equal(t, i.buf.Bytes()[0]+3, to.mem[0])
 				}
 			}
-			// The memory of one member with the number of another: no key of that PD.
+			// The memory of one member with the SRQ of another: the key is not of that PD.
 			s := xs[1].newSRQ()
 			i.send(verbs.SendWR{ID: 4, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: s.Number(),
 				SGList: []verbs.SGE{i.mr.SGE(0, 8)}, RemoteAddr: xs[0].mr.Addr(), RKey: xs[0].mr.RKey() ^ 1})
@@ -163,8 +162,8 @@ func TestSharedXRC_OneSided(t *testing.T) {
 	}
 }
 
-// The target is there as long as a device of the domain refers to it, not as long as its
-// maker; all see its state.
+// The target exists while a device of the domain refers to it, also without its creator; all devices see its
+// state.
 func TestSharedXRC_TargetOutlivesCreator(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	creator, x, y := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr),
@@ -192,8 +191,8 @@ func TestSharedXRC_TargetOutlivesCreator(t *testing.T) {
 	assert.Equal(t, verbs.VendorPeerClosed, i.wcs[0].VendorErr)
 }
 
-// One device of the domain can connect what another has made; a number of the target is
-// good with the GID of each that has opened it.
+// A device of the domain can connect a target that another one has created; the initiator can use the GID of
+// any device that has opened the target.
 func TestSharedXRC_ConnectedByAnotherMember(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	creator, x := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr)
@@ -215,7 +214,7 @@ func TestSharedXRC_ConnectedByAnotherMember(t *testing.T) {
 	}
 }
 
-// A fault at one member is one of the target: all see it, and the initiator.
+// A fault at one member fails the target for all members and the initiator.
 func TestSharedXRC_Fault(t *testing.T) {
 	i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
 	first, second := xs[0].newSRQ(), xs[1].newSRQ()
@@ -230,7 +229,7 @@ func TestSharedXRC_Fault(t *testing.T) {
 	xs[0].awaitEvent(xs[0].target, verbs.EventQPReqErr)
 }
 
-// told waits for an event of a QP.
+// awaitEvent waits for an event of a QP.
 func (n *node) awaitEvent(qp *verbs.QP, want verbs.EventType) {
 	n.t.Helper()
 	ev, err := n.ctx.NextAsyncEvent()
@@ -239,8 +238,8 @@ func (n *node) awaitEvent(qp *verbs.QP, want verbs.EventType) {
 	require.Same(n.t, qp, ev.QP)
 }
 
-// All devices that refer to a target are told of its fault, once, by whichever it was found, and again
-// when it has been connected anew.
+// All devices that refer to a target get one event for its fault, whichever device has detected it, and
+// another one for a fault after it was connected again.
 func TestSharedXRC_ReportsFaultToAllMembers(t *testing.T) {
 	l := defaultLink
 	i, xs := xrcMembers(t, 4, softhca.Config{}, l)
@@ -263,12 +262,12 @@ func TestSharedXRC_ReportsFaultToAllMembers(t *testing.T) {
 		creator := xs[round%3]
 		require.NoError(t, i.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 		require.NoError(t, creator.target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
-		l.conn++ // members may hear of the fault only now: it is none of the new connection
+		l.conn++ // members may get the report only now: it does not concern the new connection
 		connectXRC(i, creator, creator.target, l)
 	}
 }
 
-// A member that leaves is told of to the initiators that may have sent to it, which go on.
+// When a member leaves, the initiators that may have sent to it get an event, and still work.
 func TestSharedXRC_ReportsUnreachableMember(t *testing.T) {
 	attr := sharedDomain(t)
 	x := openNode(t, softhca.Config{}).enterDomain(attr)
@@ -293,8 +292,8 @@ func TestSharedXRC_ReportsUnreachableMember(t *testing.T) {
 	x.succeed(2)
 }
 
-// Numbers that lead nowhere: of no queue, of one that was closed, of another domain, of a
-// device that has left. Each ends at the initiator, and the target goes to ERR.
+// Invalid SRQ numbers: of no queue, of a closed one, of another domain, of a device that has left. Each
+// fails the send, and the target goes to ERR.
 func TestSharedXRC_RejectsUnknownNumber(t *testing.T) {
 	for name, number := range map[string]func(t *testing.T, m *xrcTarget) uint32{
 		"none": func(*testing.T, *xrcTarget) uint32 { return 0x123456 },
@@ -325,7 +324,7 @@ func TestSharedXRC_RejectsUnknownNumber(t *testing.T) {
 	}
 }
 
-// closingMember is a device of a domain with a queue, and what makes it leave.
+// closingMember returns a device of a domain with an SRQ, and a function that makes it leave.
 func closingMember(t *testing.T, attr verbs.XRCDInitAttr) (x *xrcTarget, s *verbs.SRQ, leave func()) {
 	t.Helper()
 	var undo []func() error
@@ -363,8 +362,8 @@ func closingMember(t *testing.T, attr verbs.XRCDInitAttr) (x *xrcTarget, s *verb
 	}
 }
 
-// A device leaves: those that go on are reached all the same, also if it made the target;
-// its numbers are ones of nobody.
+// When a device leaves, the others are still reached, also if it has created the target; its SRQ numbers
+// become invalid.
 func TestSharedXRC_MemberCloses(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	stays := openNode(t, softhca.Config{}).enterDomain(attr)
@@ -391,8 +390,8 @@ func TestSharedXRC_MemberCloses(t *testing.T) {
 	await(t, stays.node, stays.node, func() bool { return stays.target.State() == verbs.QPStateErr })
 }
 
-// A fault is told to a device that the initiator has sent nothing to, if that which it was connected
-// over, and that alone it has reached, has left.
+// If the member over which the initiator was connected, and which is the only one it has reached, has left, a
+// fault is reported to a device to which it has sent nothing.
 func TestSharedXRC_ReportsFaultAfterReachedMemberClosed(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	stays := openNode(t, softhca.Config{}).enterDomain(attr)
@@ -412,8 +411,7 @@ func TestSharedXRC_ReportsFaultAfterReachedMemberClosed(t *testing.T) {
 	stays.awaitEvent(stays.target, verbs.EventQPReqErr)
 }
 
-// The last device that refers to the target leaves: the initiator learns it without a
-// message.
+// When the last device that refers to the target leaves, the initiator fails without a post.
 func TestSharedXRC_LastMemberCloses(t *testing.T) {
 	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
 	stays := openNode(t, softhca.Config{}).enterDomain(attr)
@@ -433,8 +431,8 @@ func TestSharedXRC_LastMemberCloses(t *testing.T) {
 	assert.Equal(t, verbs.EventPeerClosed, ev.Type)
 }
 
-// A message to a member without receives waits there, and so do those behind it for other
-// members; with a limit of retries it ends.
+// A message to a member without receives waits, and so do later ones to other members; with limited retries
+// it fails.
 func TestSharedXRC_RNR(t *testing.T) {
 	i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
 	first, second := xs[0].newSRQ(), xs[1].newSRQ()
@@ -496,7 +494,7 @@ func TestSharedXRC_Open(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// Two domains of one device, with targets of the same initiator's device.
+// Two domains of one device, with targets that are connected to the same device.
 func TestSharedXRC_TwoDomains(t *testing.T) {
 	n := openNode(t, softhca.Config{})
 	m := openNode(t, softhca.Config{})
@@ -516,8 +514,8 @@ func TestSharedXRC_TwoDomains(t *testing.T) {
 	}
 }
 
-// A device that leaves the domain and comes again has other numbers, and gets messages to
-// them; those of before are of nobody.
+// A device that leaves the domain and joins again has other SRQ numbers, and receives messages to them; the
+// former numbers are invalid.
 func TestSharedXRC_Rejoin(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -537,7 +535,7 @@ func TestSharedXRC_Rejoin(t *testing.T) {
 				s := (&xrcTarget{node: n, domain: d}).openSRQ()
 				require.NotContains(t, numbers, s.Number())
 				numbers = append(numbers, s.Number())
-				for id := range round + 1 { // so many that message numbers differ
+				for id := range round + 1 { // so that message numbers differ
 					_, err = s.PostRecv([]verbs.RecvWR{{ID: id, SGList: []verbs.SGE{mr.SGE(0, 4096)}}})
 					require.NoError(t, err)
 					i.sendSRQ(s.Number(), id, 4096)
@@ -553,8 +551,8 @@ func TestSharedXRC_Rejoin(t *testing.T) {
 	}
 }
 
-// The number of a target comes again after all others of its entry. A member over which
-// messages of the former one came, and none since, does not take the new one for it.
+// The number of a target is reused after all other numbers of its entry. A member that has received messages
+// over the former target, and none since, distinguishes the new one.
 func TestSharedXRC_NumberIsReused(t *testing.T) {
 	cfg := softhca.Config{NoCMA: true} // so that members have responders
 	i, attr := openNode(t, cfg).newInitiator(), sharedDomain(t)
@@ -586,7 +584,7 @@ func TestSharedXRC_NumberIsReused(t *testing.T) {
 	receive(2, target)
 }
 
-// What one member grants over the target holds for the memory of all.
+// The access flags that one member sets for the target hold for the memory of all members.
 func TestSharedXRC_Access(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -607,11 +605,11 @@ func TestSharedXRC_Access(t *testing.T) {
 	}
 }
 
-// Many processes' worth of devices come and go at once, and open each other's targets: no
-// number is there twice.
+// Many devices join and leave concurrently, and open targets of each other: no two objects have the same
+// number.
 func TestSharedXRC_ManyAtOnce(t *testing.T) {
 	attr := sharedDomain(t)
-	openNode(t, softhca.Config{}).enterDomain(attr) // so that it is one domain all the time
+	openNode(t, softhca.Config{}).enterDomain(attr) // so that the domain exists all the time
 	const devices, each = 4, 8
 	nodes := make([]*node, devices)
 	for k := range nodes {
@@ -648,14 +646,14 @@ func TestSharedXRC_ManyAtOnce(t *testing.T) {
 	assert.Len(t, seen, 2*devices*each)
 }
 
-// A domain ends with its last device, and begins anew; an initiator that has not let go of the
-// former one, on the same device, is not in the way.
+// A domain ends with its last device, and can be created again, also while an initiator of the same device
+// still refers to the former one.
 func TestSharedXRC_DomainCreatedAgain(t *testing.T) {
 	n, attr := openNode(t, softhca.Config{}), sharedDomain(t)
 	for round := range uint64(3) {
 		x, s, leave := closingMember(t, attr)
 		target := x.newTarget()
-		i := n.newInitiator() // until the end of the test
+		i := n.newInitiator() // it exists until the end of the test
 		connectXRC(i, x, target, defaultLink)
 		x.post(s, round, 0, 100)
 		i.sendSRQ(s.Number(), 1, 10)
@@ -666,7 +664,7 @@ func TestSharedXRC_DomainCreatedAgain(t *testing.T) {
 	}
 }
 
-// Going from one member to the next and back allocates nothing.
+// Switching between members allocates nothing.
 func TestSharedXRC_NoAllocation(t *testing.T) {
 	i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
 	first, second := xs[0].newSRQ(), xs[1].newSRQ()
@@ -680,8 +678,8 @@ func TestSharedXRC_NoAllocation(t *testing.T) {
 	testenv.NoAllocs(t, "send to two members alternately", once)
 }
 
-// What a send has put into a receive arrives, although the target is destroyed before
-// the device of the receiver looks: the process that had it may have ended.
+// Messages whose sends have completed are received, although the target is destroyed before the device of
+// the receiver handles the notices: the process with the target may have exited.
 func TestSharedXRC_TargetClosesAfterMessages(t *testing.T) {
 	testenv.NeedDescriptors(t, 1000)
 	for round := range uint64(20) {
@@ -689,7 +687,7 @@ func TestSharedXRC_TargetClosesAfterMessages(t *testing.T) {
 		x := openNode(t, softhca.Config{}).enterDomain(attr)
 		s := x.newSRQ()
 		i := openNode(t, softhca.Config{}).enterDomain(attr)
-		target := i.newTarget() // of the sender's own device
+		target := i.newTarget() // of the device of the sender
 		from := i.node.newInitiator()
 		connectXRC(from, i, target, defaultLink)
 		for id := range round%4 + 1 {
