@@ -10,14 +10,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// reference is a component; a real one is in examples/transport.
+// reference is a component for this example; examples/transport has a real one.
 type reference struct{ world *memtp.World }
 
 func (r reference) Name() string                   { return "mem" }
 func (r reference) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name: "mem0"}}, nil }
 func (r reference) OpenMD(string) (uct.MD, error)  { return r.world.OpenMD() }
 
-// A program that lists one transport, which package all does not have.
+// The program adds a transport that package all does not contain.
 func ExampleProgram() {
 	var cfg struct {
 		Depth int `env:"DEPTH" default:"64" doc:"Operations of an endpoint in flight."`

@@ -13,19 +13,19 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// settings are those of the transport of these tests.
+// settings are the settings of the transport of these tests.
 type settings struct {
 	Depth int `env:"DEPTH" default:"7" doc:"Length of a queue."`
 }
 
-// component has the reference transport.
+// component is the component of the reference transport.
 type component struct{ world *memtp.World }
 
 func (c component) Name() string                   { return "mem" }
 func (c component) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name: "mem0"}}, nil }
 func (c component) OpenMD(string) (uct.MD, error)  { return c.world.OpenMD() }
 
-// run is a run of a program that has it.
+// run runs a program with this component.
 func run(args ...string) (code int, seen settings, stdout, stderr string) {
 	p := Program{
 		Name: "mine",
@@ -39,7 +39,7 @@ func run(args ...string) (code int, seen settings, stdout, stderr string) {
 	return code, seen, out.String(), errs.String()
 }
 
-func TestRun_ListsTheTransportBesideOthers(t *testing.T) {
+func TestRun_ListsAddedTransport(t *testing.T) {
 	code, _, out, errs := run("info", "-d")
 	require.Zero(t, code, errs)
 	assert.Contains(t, out, "# Memory domain: mem0")
@@ -69,7 +69,7 @@ func TestRun_Name(t *testing.T) {
 	code, _, out, errs = run("help", "method")
 	require.Zero(t, code, errs)
 	assert.Contains(t, out, "mine info -d")
-	assert.Contains(t, out, "ucx_perftest", "the program that it is compared with keeps its name")
+	assert.Contains(t, out, "ucx_perftest", "the name of the program of UCX does not change")
 	assert.NotRegexp(t, `\bperftest( |$)`, out)
 	assert.Contains(t, out, "docs/perftest.md")
 	code, _, _, errs = run("-x", "nothing")
@@ -77,7 +77,7 @@ func TestRun_Name(t *testing.T) {
 	assert.Contains(t, errs, "mine: see mine --help")
 }
 
-// The zero value is perftest.
+// The zero value of Program is perftest.
 func TestRun_Zero(t *testing.T) {
 	var out, errs bytes.Buffer
 	require.Zero(t, Program{}.Run([]string{"info", "-d", "-t", "self"}, &out, &errs), errs.String())

@@ -24,7 +24,7 @@ func parsedSettings(t *testing.T, args string) *settings {
 	return s
 }
 
-// TestJob_FlagBeatsEnvironmentBeatsDefault is about transport and device.
+// TestJob_FlagBeatsEnvironmentBeatsDefault checks the choice of transport and device.
 func TestJob_FlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, env, args string
@@ -34,15 +34,15 @@ func TestJob_FlagBeatsEnvironmentBeatsDefault(t *testing.T) {
 		{"default", "", "", "rc", ""},
 		{"flag", "", "-x tcp", "tcp", ""},
 		{"environment", "GUCX_TLS=tcp", "", "tcp", "measuring tcp on lo, by GUCX_TLS=tcp"},
-		{"the default is among several", "GUCX_TLS=ib", "", "rc", "measuring rc on softhca0:1, by GUCX_TLS=ib"},
-		{"between processes if it can be", "GUCX_TLS=self,tcp", "", "tcp", "measuring tcp"},
-		{"self if it is all", "GUCX_TLS=self", "", "self", "measuring self"},
+		{"the default is one of several", "GUCX_TLS=ib", "", "rc", "measuring rc on softhca0:1, by GUCX_TLS=ib"},
+		{"one between processes is preferred", "GUCX_TLS=self,tcp", "", "tcp", "measuring tcp"},
+		{"self if it is the only one", "GUCX_TLS=self", "", "self", "measuring self"},
 		{"all but", "GUCX_TLS=^ib", "", "sm", "measuring sm"},
 		{"device", "GUCX_NET_DEVICES=lo", "-x tcp", "tcp", ""},
 		{"device without a transport", "GUCX_NET_DEVICES=lo", "", "sm", "measuring sm on memory, by GUCX_NET_DEVICES=lo"},
-		{"flag of the same", "GUCX_TLS=tcp,sm", "-x sm", "sm", ""},
-		{"flag of another", "GUCX_TLS=tcp", "-x sm", "sm", "-x sm overrides GUCX_TLS=tcp"},
-		{"flag over what is not there", "GUCX_TLS=dc", "-x sm", "sm", "-x sm overrides GUCX_TLS=dc"},
+		{"flag names one of them", "GUCX_TLS=tcp,sm", "-x sm", "sm", ""},
+		{"flag names another", "GUCX_TLS=tcp", "-x sm", "sm", "-x sm overrides GUCX_TLS=tcp"},
+		{"flag overrides a missing one", "GUCX_TLS=dc", "-x sm", "sm", "-x sm overrides GUCX_TLS=dc"},
 		{"device by flag", "GUCX_TLS=tcp", "-d softhca0", "rc", "overrides GUCX_TLS=tcp"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestJob_NamedLayers(t *testing.T) {
 	}
 }
 
-// TestMain_LayerUsesEnvironment: with two processes.
+// TestMain_LayerUsesEnvironment runs two processes.
 func TestMain_LayerUsesEnvironment(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Setenv("GUCX_TLS", "tcp")

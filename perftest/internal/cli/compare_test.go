@@ -26,7 +26,7 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 	cpus, err := affinity.Allowed()
 	require.NoError(t, err)
 	if len(cpus) < 2 {
-		t.Skip("needs two processors")
+		t.Skip("needs two CPUs")
 	}
 	t.Setenv(asPerftest, "1")
 	testenv.SkipSweep(t, "starts some twenty pairs of processes of another program, each of which spins")
@@ -49,13 +49,13 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 			names = append(names, r.Name)
 		}
 		assert.NotEmpty(t, r.Phase)
-		assert.NotEmpty(t, r.Pairs, "no row is empty, whatever the machine does")
+		assert.NotEmpty(t, r.Pairs, "a row without pairs")
 		for _, p := range r.Pairs {
 			assert.Positive(t, p.UCXNS)
 			assert.Positive(t, p.OursNS)
 		}
 	}
-	assert.Equal(t, []string{"sm", "self", "sm"}, names, "of UCT, then of UCP")
+	assert.Equal(t, []string{"sm", "self", "sm"}, names, "rows of UCT, then of UCP")
 }
 
 func TestCompareUCX_MissingIsSkipped(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The completions of a shell for these words.
+// TestCompletion_ListsValuesOfFlags checks the completions of a shell for the given words.
 func TestCompletion_ListsValuesOfFlags(t *testing.T) {
 	for _, c := range []struct {
 		words string // "|" is the beginning of the last word

@@ -27,7 +27,7 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 	process := []string{"-x", "sm", "-t", "put_lat,fadd_mr,flush", "--layers", "uct"}
 	for _, c := range []struct {
 		source, name string
-		target       bool // it is a process
+		target       bool // the target is a process
 		args         []string
 	}{
 		{"rusage", "process", true, process},
@@ -48,7 +48,7 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 			require.NotEmpty(t, recs)
 			for _, r := range recs {
 				require.NotNil(t, r.Counters, r.Test)
-				assert.Equal(t, r.Ops, r.Counters.Ops, "as many as were timed")
+				assert.Equal(t, r.Ops, r.Counters.Ops, "number of timed operations")
 				assert.Contains(t, r.Counters.Caller.Events, result.Switches)
 				assert.Equal(t, c.target, r.Counters.Target != nil)
 			}
@@ -76,7 +76,7 @@ func TestCounters_BusyPathsOverMemoryMakeNoSystemCalls(t *testing.T) {
 	}
 }
 
-func TestCounters_AMessageOverSocketsIsOneSendOnEachSide(t *testing.T) {
+func TestCounters_MessageOverSocketsIsOneSendOnEachSide(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	_, recs := counting(t, "bpf", "-x", "tcp", "-t", "am_lat", "-s", "8", "-n", "500")
 	require.NotEmpty(t, recs)

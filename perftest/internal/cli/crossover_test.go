@@ -14,10 +14,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/crossover"
 )
 
-// fewMessages are flags of a crossover that takes a moment. Its times are meaningless.
+// fewMessages are flags of a short crossover, whose times are meaningless.
 var fewMessages = strings.Fields("crossover -q --memory alloc,mapped,plain -n 4 -w 1 --rounds 2 -o json --again 0 -s 8,2k,64k")
 
-// TestCrossover_Rows: each row has a time of each protocol, and the protocol of Explain. Any choice is within the
+// TestCrossover_Rows: each row has a time for each protocol, and the protocol of Explain. Any choice is within the
 // limit.
 func TestCrossover_Rows(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)

@@ -16,7 +16,7 @@ import (
 // commandLine matches perftest and its arguments, without the explanation.
 var commandLine = regexp.MustCompile(`^(?:[A-Z_0-9]+=\S+ |taskset -c \S+ |chrt -r 1 |mpiexec -n \d+ |srun --mpi=pmi2 -n \d+ |go run )*(?:\S*/)?perftest( .*)?$`)
 
-// requireFlags checks that the command and the flags of line exist. It returns false if line is no command.
+// requireFlags checks that the command and the flags of line exist. It returns false if line is not a command.
 func requireFlags(t *testing.T, line string) bool {
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
 	line, _, _ = strings.Cut(line, " # ")
@@ -36,7 +36,7 @@ func requireFlags(t *testing.T, line string) bool {
 	return true
 }
 
-// TestExamples_OfHelp: commands in help have existing flags.
+// TestExamples_OfHelp: commands in the help use existing flags.
 func TestExamples_OfHelp(t *testing.T) {
 	root := Program{Name: defaultName}.newRoot(nil)
 	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
@@ -59,7 +59,7 @@ func TestExamples_OfHelp(t *testing.T) {
 	}
 }
 
-// TestExamples_OfDocuments: so have commands on separate lines in documents.
+// TestExamples_OfDocuments: commands on separate lines in documents use existing flags.
 func TestExamples_OfDocuments(t *testing.T) {
 	root := "../../.."
 	documents, err := archtest.Documents(os.DirFS(root))

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 )
 
-// The command runs over a kernel in software. Without an adapter it skips with the reason.
+// The command runs over a fake kernel. Without an adapter it skips with the reason.
 func TestHardwareCheck(t *testing.T) {
 	if list, err := device.Adapters("loop"); err == nil && len(list) == 0 {
 		code, _, errs := perftest(t, "hardware-check")

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// Programs that speak the protocol are measured: here one with gucx in the place of UCX.
+// --peer measures programs that implement the protocol: here one with gucx instead of UCX.
 func TestPeerUCX(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	self, err := os.Executable()
@@ -26,7 +26,7 @@ func TestPeerUCX(t *testing.T) {
 	}
 }
 
-// Without UCX there is nothing to measure.
+// Without UCX the command is skipped.
 func TestPeerUCX_Skips(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, errs := perftest(t, "--peer", "ucx", "-q")

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs/log"
 )
 
-// The library's own variables of the log are perftest's too, in every command.
+// Every command of perftest uses the log variables of the library.
 func TestLog_FollowsTheEnvironment(t *testing.T) {
 	for _, args := range [][]string{
 		with(quick, "-x", "self", "-t", "put_lat"), {"info", "-c"}, {"endpoints", "-q", "-n", "64", "-t", "1", "--rounds", "1"},

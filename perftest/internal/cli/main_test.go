@@ -40,15 +40,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quick are flags of a run that takes a moment.
+// quick are flags of a short run.
 var quick = []string{"-q", "-n", "64", "-w", "16", "--rounds", "2", "-W", "16", "-s", "8,2k"}
 
-// furtherRun is the reason why -short skips runs of processes that spin: their packages have tests of the same code,
-// and with the race detector some such runs take minutes.
+// furtherRun is the reason why -short skips runs of processes that spin: other packages test the same code, and with
+// the race detector some such runs take minutes.
 const furtherRun = "one more run of two processes"
 
-// TestBothDirections: messages are sent in both directions at the same time, inline and from registered memory, and
-// their data is right.
+// TestBothDirections: messages are sent in both directions at the same time, inline and from registered memory, with
+// correct data.
 func TestBothDirections(t *testing.T) {
 	code, out, errs := perftest(t, with(quick, "-x", "rc", "-t", "am_bibw,tag_bibw", "-o", "csv")...)
 	require.Equal(t, exitOK, code, errs)
@@ -64,8 +64,8 @@ func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// refuses runs wrong commands: each must fail with exitUsage and an error that contains the text that it maps to. Each
-// command begins with before.
+// refuses runs invalid commands: each must fail with exitUsage and an error that contains the text of its map entry.
+// Each command begins with before.
 func refuses(t *testing.T, before string, reasons map[string]string) {
 	for args, reason := range reasons {
 		code, _, errs := perftest(t, strings.Fields(before+" "+args)...)
@@ -138,7 +138,7 @@ func TestMain_LoopFabricAndChosenLayers(t *testing.T) {
 	code, out, errs := perftest(t, with(quick, "-o", "json", "-f", "loop", "--layers", "ucp,verbs", "-t", "put_lat", "-c", "off")...)
 	require.Equal(t, exitOK, code, errs)
 	run, recs := records(t, out)
-	assert.Equal(t, []string{"verbs", "ucp"}, run.Settings.Layers, "in order")
+	assert.Equal(t, []string{"verbs", "ucp"}, run.Settings.Layers, "in the order of layers")
 	assert.Empty(t, run.Settings.CPUs)
 	require.Len(t, recs, 4)
 	assert.Equal(t, "verbs", recs[1].Over)
@@ -163,7 +163,7 @@ func TestMain_OtherFormatsAndPlot(t *testing.T) {
 	assert.Len(t, rows, 1+2*3)
 }
 
-func TestMain_TransportsBesideEachOther(t *testing.T) {
+func TestMain_SeveralTransportsInOneTable(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(quick, "-x", "sm,self,rc", "-t", "put_lat")...)
 	require.Equal(t, exitOK, code, errs)
@@ -173,7 +173,7 @@ func TestMain_TransportsBesideEachOther(t *testing.T) {
 	assert.Contains(t, out, "device memory,softhca0, transport")
 }
 
-// Empty messages arrive in each layer and layout; tests whose operations move bytes omit the size.
+// Empty messages arrive over each layer and layout; tests of operations that require bytes omit the size.
 func TestMain_EmptyMessages(t *testing.T) {
 	t.Setenv(asPerftest, "1")
 	for args, rows := range map[string]int{
@@ -278,22 +278,22 @@ func TestMain_UnknownEnvironmentNameIsAnError(t *testing.T) {
 	assert.Contains(t, errs, "GUCX_RC_TX_QUEUE_LEN")
 }
 
-func TestMain_TransportThatIsNotThere(t *testing.T) {
+func TestMain_MissingTransport(t *testing.T) {
 	code, _, errs := perftest(t, with(quick, "-x", "dc")...)
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, `no transport "dc"; there is `)
 	assert.Contains(t, errs, "rc")
 }
 
-func TestMain_EnvironmentWithoutThatTransport(t *testing.T) {
+func TestMain_EnvironmentNamesMissingTransport(t *testing.T) {
 	t.Setenv("GUCX_TLS", "dc")
 	code, _, errs := perftest(t, "info", "-p")
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, "transport dc not found")
 }
 
-// TestMain_FlagsOfTagsWithoutTags: flags without effect cause a remark, and no error.
-func TestMain_FlagsOfTagsWithoutTags(t *testing.T) {
+// TestMain_RemarksOnTagFlagsWithoutTags: flags without effect cause a remark, and no error.
+func TestMain_RemarksOnTagFlagsWithoutTags(t *testing.T) {
 	for args, want := range map[string]string{
 		"-t put_lat -C":         "perftest: -C has no effect without tests of tagged messages\n",
 		"-t am_lat -U":          "perftest: -U has no effect without tests of tagged messages\n",
@@ -306,8 +306,8 @@ func TestMain_FlagsOfTagsWithoutTags(t *testing.T) {
 }
 
 func TestMain_Help(t *testing.T) {
-	for args, asked := range map[string]string{"help": "--help", "help sp": "sp --help", "help completion bash": "completion bash --help"} {
-		code, want, errs := perftest(t, strings.Fields(asked)...)
+	for args, same := range map[string]string{"help": "--help", "help sp": "sp --help", "help completion bash": "completion bash --help"} {
+		code, want, errs := perftest(t, strings.Fields(same)...)
 		assert.Equal(t, exitOK, code, errs)
 		code, out, errs := perftest(t, strings.Fields(args)...)
 		assert.Equal(t, exitOK, code, errs)
@@ -315,7 +315,7 @@ func TestMain_Help(t *testing.T) {
 	}
 }
 
-func TestMain_PeerIsNoCommandForPeople(t *testing.T) {
+func TestMain_PeerCommandRejectsUsers(t *testing.T) {
 	cmd := rerun(nil, peerName)
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
@@ -375,7 +375,7 @@ func TestHelp_Width(t *testing.T) {
 	}
 }
 
-// The overview fits on one screen, and has each command and topic once.
+// TestHelp_Overview: the overview fits on one screen, and contains each command and topic once.
 func TestHelp_Overview(t *testing.T) {
 	code, out, errs := perftest(t, "--help")
 	require.Equal(t, exitOK, code, errs)
@@ -401,7 +401,7 @@ func TestMain_DefaultAndFullSizes(t *testing.T) {
 	assert.Len(t, full.plan.Sizes, 21)
 	assert.Less(t, len(short.plan.Sizes), 8)
 	assert.Subset(t, full.plan.Sizes, short.plan.Sizes)
-	assert.Contains(t, short.plan.Sizes, 8, "the size of the last lines")
+	assert.Contains(t, short.plan.Sizes, 8, "the size of the summary")
 }
 
 func TestExitCode(t *testing.T) {
@@ -411,7 +411,7 @@ func TestExitCode(t *testing.T) {
 	assert.Equal(t, exitData, exitCode(errors.Join(errors.New("x"), bench.ErrData)))
 	assert.Equal(t, exitFailure, exitCode(context.DeadlineExceeded))
 	_, other := exec.Command("sh", "-c", "exit 5").Output()
-	assert.Equal(t, exitFailure, exitCode(other), "that of another program means something else there")
+	assert.Equal(t, exitFailure, exitCode(other), "the exit code of another program has another meaning")
 	assert.Equal(t, 5, exitCode(&ucpgroup.RankError{Rank: 1, Err: other}))
 }
 
@@ -468,13 +468,13 @@ func TestMain_BatchFile(t *testing.T) {
 	code, out, errs := perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-t", "flush", "-b", file, "-o", "csv")
 	require.Equal(t, exitOK, code, errs)
 	assert.Equal(t, 2+2+2*2, strings.Count(strings.TrimSpace(out), "\n")+1, out)
-	assert.NotContains(t, out, "flush,", "a line's own tests take the place of those of the command line")
+	assert.NotContains(t, out, "flush,", "the tests of a line replace those of the command line")
 
 	require.NoError(t, os.WriteFile(file, []byte("both -x sm,self -t am_lat -s 8\n"), 0o600))
 	code, out, errs = perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-b", file)
 	require.Equal(t, exitOK, code, errs)
 	for _, row := range []string{"sm uct", "sm ucp", "self uct", "self ucp"} {
-		assert.Contains(t, out, row, "a line may name several transports")
+		assert.Contains(t, out, row, "rows of each transport of the line")
 	}
 
 	require.NoError(t, os.WriteFile(file, []byte("self_am -x self -t am_lat -s 8\nself_put -x self -t put_lat -s 16\n"), 0o600))
@@ -506,8 +506,8 @@ func TestMain_RejectsInvalidBatchFile(t *testing.T) {
 	assert.Contains(t, errs, "no such file")
 }
 
-// TestMain_OutputThatCannotBeWritten: each command fails if its output cannot be written.
-func TestMain_OutputThatCannotBeWritten(t *testing.T) {
+// TestMain_ReportsWriteError: each command fails if its output cannot be written.
+func TestMain_ReportsWriteError(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// A prediction is the same each time, to the last digit.
+// A prediction is exactly the same in each run.
 func TestModel_SameOutput(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	for _, args := range []string{
@@ -27,7 +27,7 @@ func TestModel_SameOutput(t *testing.T) {
 	}
 }
 
-// A seed gives the same each time, and another one something else; with jitter, too.
+// Runs with the same seed have the same results, and runs with another seed other ones; also with jitter.
 func TestModel_Seed(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	run := func(args string) string {
@@ -41,11 +41,11 @@ func TestModel_Seed(t *testing.T) {
 		assert.NotEqual(t, first, run(model+" --seed 1000"), model)
 	}
 	assert.NotEqual(t, run("connectx4"), run("connectx4,Jitter=50"))
-	assert.NotContains(t, run("connectx4"), "spread", "one round has none")
+	assert.NotContains(t, run("connectx4"), "spread", "one round has no spread")
 	assert.Contains(t, run("connectx4 --rounds 2"), ",rounds,spread,puts_spread\n")
 }
 
-// In virtual time the command line still has the last word.
+// In virtual time the command line also overrides the defaults.
 func TestModel_Defaults(t *testing.T) {
 	for args, want := range map[string]string{
 		"endpoints -q --model connectx4 -t 1 --categories Static":                  "3200 messages of 2 bytes a thread, depth 64, postlist 1, unsignaled 1; median of 1 rounds",

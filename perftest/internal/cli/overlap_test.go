@@ -24,7 +24,7 @@ func TestOverlap_Model(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(first), "\n")
 	assert.Len(t, lines, 1+2*2*3)
 	assert.Contains(t, lines[0], "side,protocol,size,availability,overhead_us")
-	assert.NotContains(t, lines[0], "device_us", "no processor takes time")
+	assert.NotContains(t, lines[0], "device_us", "there is no real CPU time")
 	drawn, err := os.ReadFile(plot)
 	require.NoError(t, err)
 	for _, word := range []string{"isend: availability", "both: overhead", "rput", "rget"} {
@@ -32,7 +32,7 @@ func TestOverlap_Model(t *testing.T) {
 	}
 }
 
-// Two processes, started by the command.
+// TestOverlap_Real runs two processes, which the command starts.
 func TestOverlap_Real(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, "overlap", "-q", "--protocols", "rget", "--sides", "irecv", "-s", "8,64k", "-n", "3", "--rounds", "1")

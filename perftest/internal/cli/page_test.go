@@ -17,12 +17,12 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of docs/papers anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the tables of docs/papers")
 
 const tupleqPage = "../../../docs/papers/tupleq.md"
 
-// pageTable matches a table of a page: a comment with the command, the columns that name its rows, the column that
-// names its columns, and the column of its values.
+// pageTable matches a table of a page: a comment with the command, the columns of the row names, the column of the
+// column names, and the column of the values.
 //
 //	<!-- perftest sp --model connectxddr => class,factor by protocol: seconds -->
 var pageTable = regexp.MustCompile(`<!-- perftest (.+?) => (\S+) by (\S+): (\S+) -->\n((?:\|.*\n)*)`)
@@ -30,8 +30,8 @@ var pageTable = regexp.MustCompile(`<!-- perftest (.+?) => (\S+) by (\S+): (\S+)
 // partOf are flags that make a slow command of the page print some of its rows. Only sweeps run them.
 var partOf = map[string]string{"sp --model connectxddr": " --class B --factor 4"}
 
-// The tables of the page are what their commands print: a prediction is the same on each
-// machine. What takes long is for sweeps, and all of its rows for GUCX_TEST_SOAK=1 and -rewrite.
+// The tables of the page are equal to the output of their commands, as a prediction is the same on each
+// machine. Slow commands run in sweeps only, and with all of their rows for GUCX_TEST_SOAK=1 and -rewrite.
 func TestTupleQPage(t *testing.T) {
 	testenv.SkipShort(t, "virtual time has one goroutine")
 	all := *rewrite || testenv.Soak()
@@ -63,7 +63,7 @@ func TestTupleQPage(t *testing.T) {
 	}
 }
 
-// emptyTable is the number of lines of a table without rows: a head, a rule, and the end.
+// emptyTable is the number of lines of a table without rows: head, rule, and end.
 const emptyTable = 3
 
 // hasRows reports whether a table has the rows of another one, and the same head.

@@ -23,7 +23,7 @@ func TestPaper_ListsCommands(t *testing.T) {
 	assert.Contains(t, out, "$ perftest dgemm --model connectx4 --tile-rows 16")
 }
 
-// A figure is measured once; later forms of output take the results of the file.
+// A figure is measured once; further output formats use the results of the file.
 func TestPaper_ResultsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
 	for range 2 {

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/paper"
 )
 
-// Pages of papers, and the results that they show: what their commands have printed.
+// The pages of papers, and their results: the output of their commands.
 const (
 	paperPages   = "../../../docs/papers"
 	paperResults = paperPages + "/results.json"
@@ -24,12 +24,12 @@ const (
 // paperPage matches the part of a page that perftest paper has written.
 var paperPage = regexp.MustCompile(`(?s)<!-- perftest paper (\S+) -o page -->\n(.*?)<!-- end -->`)
 
-// demoted moves headings one level down, because the page has a title.
+// demoted moves headings one level down, as the page has a title.
 func demoted(text string) string {
 	return strings.ReplaceAll("\n"+text, "\n#", "\n##")
 }
 
-// The pages show the results that are kept beside them, whatever this machine would measure.
+// The pages are equal to the stored results, which this test does not measure again.
 func TestPaperPages(t *testing.T) {
 	for _, p := range paper.Papers() {
 		file := filepath.Join(paperPages, p.Name+".md")
@@ -51,15 +51,15 @@ func TestPaperPages(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte(anew), 0o644))
 			continue
 		}
-		assert.Equal(t, want, string(text[at[4]:at[5]]), "%s is not what its results come to: go test -run TestPaperPages -rewrite", file)
+		assert.Equal(t, want, string(text[at[4]:at[5]]), "%s differs from its results: go test -run TestPaperPages -rewrite", file)
 	}
 }
 
 // quickCommands are the commands of a page that each test run repeats.
 var quickCommands = []string{"perftest endpoints --resources", "perftest msgrate --model connectx4 --share none --ways 16", "perftest dgemm --model connectx4 --tile-rows 16"}
 
-// What virtual time predicts and what is counted is the same on each machine. Most commands take long, and
-// are run again in the soak; instructions change with the code, and are then measured anew with the page.
+// Predictions in virtual time and counts are the same on each machine. Most commands take long, and run only in
+// the soak. Numbers of instructions change with the code, and are then measured again with the page.
 func TestPaperPages_CommandsPrintTheResults(t *testing.T) {
 	testenv.SkipShort(t, "virtual time has one goroutine")
 	store, err := paper.OpenStore(paperResults, "", true)

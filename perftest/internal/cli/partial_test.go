@@ -27,11 +27,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 )
 
-// longSecond are flags of a run whose first test takes a moment, because a round is one operation, and whose second
-// test does not end, because a round is a window.
+// longSecond are flags of a run whose first test is short, as a round is one operation, and whose second test does not
+// end, as a round is a window.
 var longSecond = strings.Fields("-x sm --layers uct -c off -t put_lat,put_bw -s 8 -n 4000 --rounds 4000 -w 1 -W 262144")
 
-// output is a process and what it has printed.
+// output is a process and its output.
 type output struct {
 	*running
 	out bytes.Buffer // complete when the process has ended
@@ -48,7 +48,7 @@ func startFor(t *testing.T, args ...string) *output {
 	return p
 }
 
-// inSecondTest starts longSecond and returns once the second test runs.
+// inSecondTest starts longSecond and returns when the second test runs.
 func inSecondTest(t *testing.T, args ...string) *output {
 	p := startFor(t, with(args, longSecond...)...)
 	p.line(t, "put_bw")
@@ -101,7 +101,7 @@ func TestPartial_Interrupt(t *testing.T) {
 	}
 }
 
-// TestPartial_PeerKilled: so they have when the other side dies; the exit status is that of a failure.
+// TestPartial_PeerKilled: they also have these rows when the other side dies; the exit status is that of a failure.
 func TestPartial_PeerKilled(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestPartial_NoPlot(t *testing.T) {
 	assert.NoFileExists(t, plot)
 }
 
-// TestPartial_NothingMeasured: without a result nothing is printed.
+// TestPartial_NothingMeasured: without results the output is empty.
 func TestPartial_NothingMeasured(t *testing.T) {
 	t.Parallel()
 	p := startFor(t, append(hours, "-t", "put_lat", "-x", "sm")...)
@@ -150,7 +150,7 @@ func TestPartial_NothingMeasured(t *testing.T) {
 	assert.Empty(t, p.out.String())
 }
 
-// TestPartial_Batch: completed lines are printed, and the measured rows of the last one.
+// TestPartial_Batch: the output has the completed lines and the measured rows of the last one.
 func TestPartial_Batch(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
@@ -169,8 +169,8 @@ func TestPartial_Batch(t *testing.T) {
 	requireFirstTest(t, "json", lines[2]+lines[3], "interrupt")
 }
 
-// TestPartial_TransportThatCannot: a transport that fails does not remove the others from the table.
-func TestPartial_TransportThatCannot(t *testing.T) {
+// TestPartial_FailedTransport: a transport that fails does not remove the others from the table.
+func TestPartial_FailedTransport(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	args := strings.Fields("-q -x self,ud,sm -t put_lat -s 8 -n 8 --rounds 2 -o")
 	code, out, errs := perftest(t, with(args, "json")...)
@@ -187,8 +187,8 @@ func TestPartial_TransportThatCannot(t *testing.T) {
 	assert.Contains(t, out, "sm uct")
 }
 
-// TestRunJobs_StopsAfterWrongDataAndInterrupt: wrong data and a signal end a run of several transports. Earlier results
-// are printed, and the wrong ones are not.
+// TestRunJobs_StopsAfterWrongDataAndInterrupt: wrong data and a signal end a run of several transports. The output has
+// earlier results, but not the wrong ones.
 func TestRunJobs_StopsAfterWrongDataAndInterrupt(t *testing.T) {
 	interrupted := &signalError{syscall.SIGINT}
 	for _, c := range []struct {
@@ -227,11 +227,11 @@ func TestRunJobs_StopsAfterWrongDataAndInterrupt(t *testing.T) {
 	}
 }
 
-// studyCase is a study whose first rows take a moment, and whose later rows take longer than any test.
+// studyCase is a study whose first rows are short, and whose later rows take longer than any test.
 type studyCase struct {
 	name, args string
-	second     string // in a line of progress after the first rows
-	first      string // in each of the first rows
+	second     string // part of a progress line after the first rows
+	first      string // part of each of the first rows
 }
 
 var studyCases = []studyCase{
@@ -240,7 +240,7 @@ var studyCases = []studyCase{
 	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 300 -w 8 --rounds 1", "100%", `{"Side":"isend","Protocol":"rget","Size":8,`},
 }
 
-// TestPartial_Studies: after a signal the measured rows are printed, with the remark that they are incomplete, and no
+// TestPartial_Studies: after a signal the output has the measured rows, with the remark that they are incomplete, and no
 // process remains.
 func TestPartial_Studies(t *testing.T) {
 	for _, c := range studyCases {
@@ -281,8 +281,8 @@ func TestPartial_Headings(t *testing.T) {
 	}
 }
 
-// rankOf finds the process of a rank: the kernel lists children by the thread that has forked them, which may be
-// another one for each.
+// rankOf finds the process of a rank: the kernel lists children by the thread that has forked them, which may differ for
+// each.
 func rankOf(t *testing.T, pids []int, rank int) int {
 	t.Helper()
 	for _, pid := range pids {
@@ -312,7 +312,7 @@ func TestPartial_RankKilled(t *testing.T) {
 	assert.Contains(t, lines[1], `"test":"pingpong","size":8,`)
 }
 
-// TestPartial_SP: completed protocols are printed. A failed one is not, and the reason is.
+// TestPartial_SP: the output has the completed protocols and the reason of the failure, but not the failed protocol.
 func TestPartial_SP(t *testing.T) {
 	s := spFlags{class: "S", ranks: 4, protocols: []string{"am", "put_zcopy"}, output: "json"}
 	study, err := s.study()
@@ -327,7 +327,7 @@ func TestPartial_SP(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(out.String(), "\n"))
 	out.Reset()
 	assert.Equal(t, wrong, s.write(cmd, study, nil, "processes", wrong))
-	assert.Empty(t, out.String(), "nothing was measured")
+	assert.Empty(t, out.String(), "output without results")
 }
 
 // TestFollowSignals: the two signals of timeout(1) count as one. A later one ends the process.

@@ -19,8 +19,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/session"
 )
 
-// rerun prepares perftest as a process, which the kernel kills with this one: the time limit of go test ends a test
-// that hangs.
+// rerun prepares perftest as a process, which the kernel kills with this one, as the time limit of go test may end this
+// one.
 func rerun(stderr io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asPerftest+"=1")
@@ -59,7 +59,7 @@ func (p *running) begin(t *testing.T, w *os.File) {
 	require.NoError(t, w.Close())
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
-		_ = p.Wait() // most tests have waited already
+		_ = p.Wait() // most tests have waited before
 	})
 }
 
@@ -106,8 +106,8 @@ func serving(t *testing.T, args ...string) (p *running, addr string) {
 // onlyChild finds the child of a process.
 func onlyChild(t *testing.T, pid int) int { return allChildren(t, pid, 1)[0] }
 
-// allChildren finds the n children of a process. One call may miss a child whose thread ends meanwhile: then it is the
-// child of another thread, which may have been listed before. It skips the test if the kernel does not list children.
+// allChildren finds the n children of a process. One call may miss a child whose thread exits meanwhile: it then becomes
+// the child of another thread, which may have been listed before. It skips the test if the kernel does not list children.
 func allChildren(t *testing.T, pid, n int) (list []int) {
 	if _, err := os.ReadFile("/proc/thread-self/children"); err != nil {
 		t.Skipf("needs a kernel with CONFIG_PROC_CHILDREN: %v", err)
@@ -126,7 +126,7 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 	for _, e := range threads {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, e.Name()))
 		if err != nil {
-			continue // the thread has ended
+			continue // the thread has exited
 		}
 		for _, word := range strings.Fields(string(text)) {
 			child, err := strconv.Atoi(word)
@@ -141,7 +141,7 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 func (p *running) wait(t *testing.T) (code int, stderr string) {
 	text, err := io.ReadAll(p.stderr)
 	require.NoError(t, err)
-	_ = p.Wait() // the exit code is enough
+	_ = p.Wait() // the exit code has the result
 	return p.ProcessState.ExitCode(), string(text)
 }
 
@@ -160,7 +160,7 @@ func requireGone(t *testing.T, pid int) {
 	require.NoError(t, waitReadable(fd))
 }
 
-// kinds are tests whose target is in a poll loop of the test, in one of the transport, and in a read.
+// kinds are tests whose target is in a poll loop of the test, in a poll loop of the transport, or in a read.
 var kinds = []struct{ transport, test string }{
 	{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"}, {"rc", "put_lat"},
 }
@@ -231,7 +231,7 @@ func TestProcess_TargetExitsAfterInitiatorIsKilled(t *testing.T) {
 			p := endless(t, args...)
 			require.NoError(t, p.Process.Kill())
 			_, stderr := p.wait(t)
-			assert.NotContains(t, stderr, "perftest: ", "nobody asks the target")
+			assert.NotContains(t, stderr, "perftest: ", "error of the target")
 			requireGone(t, p.target)
 		})
 	}
@@ -262,8 +262,8 @@ func TestProcess_ServerOnAPortInUse(t *testing.T) {
 	assert.Contains(t, errs, "address already in use; choose another port with -p")
 }
 
-// TestProcess_ClientWaitsForItsTurn: a client that waits for a server prints a message.
-func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
+// TestProcess_SecondClientWaits: a client that waits for a server prints a message.
+func TestProcess_SecondClientWaits(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	server, addr := serving(t)
 	first := measuring(t, "put_lat", "client", addr, "-x", "sm")

@@ -102,8 +102,8 @@ func TestRanks_Refuses(t *testing.T) {
 	})
 }
 
-// TestRanks_DiskThatIsFull: the rank that prints reports the write error.
-func TestRanks_DiskThatIsFull(t *testing.T) {
+// TestRanks_ReportsFullDisk: the rank that prints reports the write error.
+func TestRanks_ReportsFullDisk(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	for _, args := range []string{"ranks -q -n 3 -w 1 -s 8 --ranks 2 -x sm -t barrier", "sp -q -x sm --ranks 4 --protocols am"} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -138,7 +138,7 @@ func TestLeaveJob_IgnoresClosedManager(t *testing.T) {
 }
 
 // TestRunTogether_Cause: the error is that of the rank that has failed, although ranks that detect the failure return
-// before.
+// earlier.
 func TestRunTogether_Cause(t *testing.T) {
 	err := runTogether(t.Context(), 2, func(ctx context.Context, b ucpgroup.Bootstrap) error {
 		if b.Rank() == 0 {

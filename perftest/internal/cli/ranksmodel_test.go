@@ -27,7 +27,7 @@ func TestRanksModel(t *testing.T) {
 	code, out, errs = perftest(t, strings.Fields("ranks -q --model connectx6,AckRoundTrip=100000 --ranks 2 -t pingpong -s 8")...)
 	require.Equal(t, exitOK, code, errs)
 	assert.Contains(t, out, "Instructions over rc_mlx5: send ")
-	assert.Contains(t, out, " 51.", "50 us for each way")
+	assert.Contains(t, out, " 51.", "50 us in each direction")
 }
 
 func TestRanksModel_Refuses(t *testing.T) {

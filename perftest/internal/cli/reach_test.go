@@ -10,8 +10,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 )
 
-// A transport that does not leave the host is refused if the server is on another one (RFC 5737 has the
-// address).
+// A transport within a host is rejected if the server is on another host (the address is from RFC 5737).
 func TestCheckReach(t *testing.T) {
 	elsewhere := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: defaultPort}
 	for transport, want := range map[string]string{"rc": "shm fabric of the software HCA", "sm": "sm reaches processes of this host only", "tcp": ""} {

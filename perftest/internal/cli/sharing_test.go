@@ -52,7 +52,7 @@ func TestMsgrate_Output(t *testing.T) {
 	}
 }
 
-// Processes of their own are senders, with targets of their own.
+// Each process is a sender with a separate target.
 func TestMsgrate_Processes(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	plot := filepath.Join(t.TempDir(), "a.png")

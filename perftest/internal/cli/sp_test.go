@@ -48,16 +48,16 @@ func TestSP_Mpiexec(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(strings.TrimSpace(string(out)), "\n")+1, "%s", out)
 }
 
-// A rank that is killed ends all, with the reason.
+// When a rank is killed, all ranks exit, with the reason.
 func TestSP_RankKilled(t *testing.T) {
 	testenv.SkipShort(t, "starts processes that compute")
 	p := start(t, strings.Fields("sp --class A -x sm --ranks 4 --protocols am")...)
-	p.line(t, "am") // rank 0 has done a step
+	p.line(t, "am") // rank 0 has completed a step
 	ranks := allChildren(t, p.Process.Pid, 4)
 	require.NoError(t, syscall.Kill(ranks[2], syscall.SIGKILL))
 	code, text := p.wait(t)
 	assert.Equal(t, exitFailure, code)
-	assert.Regexp(t, "signal: killed|connection reset by remote peer", text, "told by the parent or by another rank")
+	assert.Regexp(t, "signal: killed|connection reset by remote peer", text, "error of the parent or of another rank")
 	for _, pid := range ranks {
 		requireGone(t, pid)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// Two processes measure with goroutines that share a worker.
+// TestThreads measures with two processes, whose goroutines share a worker.
 func TestThreads(t *testing.T) {
 	for _, transport := range []string{"sm", "tcp", "rc"} {
 		t.Run(transport, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestThreads(t *testing.T) {
 			rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 			require.NoError(t, err, "%s", out)
 			require.Equal(t, []string{"test", "size", "mode", "threads", "thread", "ns"}, rows[0][:6])
-			require.Len(t, rows, 1+2*2*4, "several numbers: only what all together did")
+			require.Len(t, rows, 1+2*2*4, "several numbers of threads: only rows of all threads together")
 			for _, r := range rows[1:] {
 				assert.Equal(t, "all", r[4])
 				assert.NotEqual(t, "0", r[5], "%v", r)
@@ -34,7 +34,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Pairs of processes measure at once, beside threads of one process.
+// Pairs of processes measure concurrently, as threads of one process do.
 func TestThreads_Pairs(t *testing.T) {
 	code, out, errs := perftest(t, strings.Fields("-q --pairs 1,2 -t tag_mr,put_lat -s 8 -n 8 -w 4 --rounds 2 -W 4 -o csv -x sm")...)
 	require.Equal(t, exitOK, code, errs)
@@ -43,8 +43,8 @@ func TestThreads_Pairs(t *testing.T) {
 	}
 }
 
-// A batch has no lines with threads, nor threads for all its lines.
-func TestThreads_NotInABatch(t *testing.T) {
+// A batch rejects threads, in a line and for all lines.
+func TestThreads_NotInBatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	require.NoError(t, os.WriteFile(file, []byte("a -x sm -t put_lat -s 8 -T 2\n"), 0o600))
 	code, _, errs := perftest(t, "-b", file)
@@ -59,7 +59,7 @@ func TestThreads_NotInABatch(t *testing.T) {
 	}
 }
 
-// One number of threads in one mode shows each of them.
+// With one number of threads and one mode there is a row for each thread.
 func TestThreads_Each(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, strings.Fields("-q -T 2 -t tag_lat,ucp_put_mr -s 8 -n 8 -w 4 --rounds 2 -o csv -x sm")...)

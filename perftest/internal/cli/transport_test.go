@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
-// transports are the names of all transports.
+// transports returns the names of all transports.
 func transports(t *testing.T) (names []string) {
 	list, err := device.Transports(layers.Config{}.Components("shm"))
 	require.NoError(t, err)
@@ -23,7 +23,7 @@ func transports(t *testing.T) (names []string) {
 	return names
 }
 
-// short are flags of a run of many tests, each of which takes a moment.
+// short are flags of a run of many short tests.
 var short = []string{"-q", "-n", "10", "-w", "1", "--rounds", "2", "-W", "4", "-o", "json"}
 
 // TestMain_EveryTransportRunsEveryTest runs two processes; package layers tests the variants of uct. Without a sweep it
@@ -62,11 +62,11 @@ func TestMain_Variant(t *testing.T) {
 		require.Equal(t, exitOK, code, errs)
 		run, recs := records(t, out)
 		assert.Equal(t, d, run.Settings.Variant)
-		require.Len(t, recs, 4, "uct alone")
+		require.Len(t, recs, 4, "only records of uct")
 		for _, r := range recs[:3] {
 			assert.Equal(t, d, r.Variant, r.Test)
 		}
-		assert.Empty(t, recs[3].Variant, "atomics have none")
+		assert.Empty(t, recs[3].Variant, "variant of an atomic")
 	}
 }
 
@@ -94,7 +94,7 @@ func TestMain_SizeAboveLimitIsAnErrorWithTheLimit(t *testing.T) {
 	}
 }
 
-func TestMain_OmitsAndCountsRowsBeyondALimit(t *testing.T) {
+func TestMain_OmitsAndCountsRowsAboveLimit(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "am_lat,am_bw", "-s", "2k-64k")...)
 	require.Equal(t, exitOK, code, errs)
@@ -121,7 +121,7 @@ func TestMain_MeasuresMessageTransportsByMessages(t *testing.T) {
 	}
 }
 
-func TestMain_TargetThatIsNeededCannotBeStopped(t *testing.T) {
+func TestMain_CannotStopRequiredTarget(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	code, _, errs := perftest(t, with(short, "-x", "tcp", "-t", "put_lat", "-s", "8", "--stop-peer")...)
 	assert.Equal(t, exitFailure, code)
@@ -136,7 +136,7 @@ func TestMain_StoppedTargetOfSharedMemory(t *testing.T) {
 	assert.NotEmpty(t, recs)
 }
 
-// All layers run over the ioctls of the kernel, which is one in software.
+// All layers run over the ioctls of a fake kernel.
 func TestMain_FakeKernel(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	t.Setenv(device.FakeEnv, "direct")

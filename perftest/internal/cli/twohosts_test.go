@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 )
 
-// servingIn starts a server in a network namespace, as a user of another host does, and returns it with its address.
+// servingIn starts a server in a network namespace, as on another host, and returns it with its address.
 func servingIn(t *testing.T, c *testenv.Cable, env string) (p *running, addr string) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func servingIn(t *testing.T, c *testenv.Cable, env string) (p *running, addr str
 }
 
 // A server and a client on two hosts are two commands: here the hosts are network namespaces with a cable between them.
-// The devices are those that docs/perftest.md names.
+// The devices are those of docs/perftest.md.
 func TestTwoHosts_TCP(t *testing.T) {
 	c := testenv.NewCable(t)
 	server, addr := servingIn(t, c, "GUCX_TCP_DEVICES="+c.Far)
@@ -77,5 +77,5 @@ func TestOwnDevice(t *testing.T) {
 	for client, want := range map[string]string{"rxe9:1": "softhca0:1", "softhca0": "softhca0", "softhca0:1": "softhca0:1", "": "softhca0:1"} {
 		assert.Equal(t, want, choose(oob.Params{Transport: "rc", Device: client, Fabric: "shm"}), client)
 	}
-	assert.Equal(t, "eth0", choose(oob.Params{Transport: "tcp", Device: "eth0", Fabric: "shm"}), "the list has none for tcp")
+	assert.Equal(t, "eth0", choose(oob.Params{Transport: "tcp", Device: "eth0", Fabric: "shm"}), "the list has no device of tcp")
 }

@@ -31,5 +31,5 @@ func sendBytes(t *testing.T, addr, text string) {
 	defer conn.Close()
 	_, err = io.WriteString(conn, text)
 	require.NoError(t, err)
-	_, _ = io.Copy(io.Discard, conn) // a reset is enough
+	_, _ = io.Copy(io.Discard, conn) // a reset also means that the other side has disconnected
 }

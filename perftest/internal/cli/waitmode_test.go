@@ -26,7 +26,7 @@ func TestSleep_BothProcesses(t *testing.T) {
 				testenv.SkipShort(t, furtherRun)
 			}
 			if _, err := os.ReadFile("/proc/thread-self/syscall"); err != nil {
-				t.Skipf("needs a kernel that tells the system calls of threads: %v", err)
+				t.Skipf("needs a kernel that shows the system calls of threads: %v", err)
 			}
 			p := start(t, "-x", x, "-E", "sleep", "-t", "am_lat", "-s", "8", "-n", "1000000000", "--rounds", "1000000", "-w", "1")
 			p.line(t, "am_lat")
@@ -42,20 +42,20 @@ func TestSleep_BothProcesses(t *testing.T) {
 func blockedInPoll(t *testing.T, pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	require.NoError(t, err)
-	require.NotEmpty(t, threads, "the process has ended")
+	require.NotEmpty(t, threads, "the process has exited")
 	for _, file := range threads {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrPermission) {
-			t.Skipf("may not see what other processes do: %v", err)
+			t.Skipf("no permission to read the system calls of other processes: %v", err)
 		}
-		if strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) { // the file of a thread that has ended is empty
+		if strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) { // the file of a thread that has exited is empty
 			return true
 		}
 	}
 	return false
 }
 
-// TestSleep_Results: all tests work with -E sleep, except the one whose puts do not wake the target, and results have
+// TestSleep_Results: all tests work with -E sleep, except the one whose puts do not wake the target, and results contain
 // the mode.
 func TestSleep_Results(t *testing.T) {
 	for _, x := range sleepers {
