@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/dv"
 )
 
-// Verbs take the queue lengths of the transport that is measured beside them.
+// The verbs layer uses the queue lengths of the transport of the same run.
 func TestConfig_Reliable(t *testing.T) {
 	c, err := FromEnv([]string{"GUCX_RC_TX_QUEUE_LEN=8", "GUCX_RC_MLX5_TX_QUEUE_LEN=16",
 		"GUCX_XRC_TX_QUEUE_LEN=32", "GUCX_XRC_MLX5_TX_QUEUE_LEN=64"}, gucx.Own{})
@@ -22,7 +22,7 @@ func TestConfig_Reliable(t *testing.T) {
 	assert.Equal(t, 8, c.reliable("ud").TxDepth)
 }
 
-// Verbs and uct send the same lengths inline.
+// Verbs and uct send messages of the same lengths inline.
 func TestConfig_Inline(t *testing.T) {
 	for _, tc := range []struct {
 		set  string

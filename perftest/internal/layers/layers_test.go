@@ -28,9 +28,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newSession returns a session whose target is a goroutine. The two spin and take turns: with
-// one processor a turn is a switch of goroutines; with more, each holds a thread, and a turn
-// waits for the kernel's time slices where others want the processors, too.
+// newSession returns a session whose target is a goroutine. Initiator and target spin and alternate: with one
+// CPU they switch goroutines; with more, each has a thread and may wait for a time slice of the kernel if
+// other processes use the CPUs.
 func newSession(t *testing.T, set layer.Set) *session.Session {
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
@@ -49,10 +49,10 @@ func newSession(t *testing.T, set layer.Set) *session.Session {
 	return s
 }
 
-// calibrated is the clock of all tests here.
+// calibrated is the clock of all tests of this package.
 var calibrated = sync.OnceValues(tick.Calibrate)
 
-// measure runs a plan and returns records and what was left out.
+// measure runs a plan and returns its records and the omitted rows.
 func measure(t *testing.T, plan bench.Plan, s *session.Session) ([]result.Record, []bench.Skip) {
 	clock, err := calibrated()
 	require.NoError(t, err)
@@ -70,12 +70,12 @@ func TestEveryLayer_RunsEveryTestOnEveryFabric(t *testing.T) {
 		window int
 	}{
 		{"windows longer than a send queue", []int{1, 8, 128, 129, 8193}, 300, 300},
-		{"more than a doorbell moves at once", []int{300_000}, 1, 4},
+		{"more than the inline budget", []int{300_000}, 1, 4},
 	} {
 		for _, fabric := range device.Fabrics() {
 			t.Run(c.name+"/"+fabric, func(t *testing.T) {
 				if fabric != device.Fabrics()[0] {
-					testenv.SkipShort(t, "as over the other fabric")
+					testenv.SkipShort(t, "the other fabric runs the same code")
 				}
 				plan := bench.Plan{Tests: oneSided(), Sizes: c.sizes, Layers: Names(), Transport: "rc", Strict: true,
 					Fabric: fabric, Iterations: c.ops, Warmup: 10, Rounds: 1, Window: c.window}
@@ -87,7 +87,7 @@ func TestEveryLayer_RunsEveryTestOnEveryFabric(t *testing.T) {
 	}
 }
 
-// oneSided are the tests that every layer can do at any size.
+// oneSided returns the tests that every layer supports at any size.
 func oneSided() []bench.Test {
 	return slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return t.Kind.TwoSided() })
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// everyTransport runs f for each transport that there is; for one of those that share a protocol
-// where alike skips.
+// everyTransport runs f for each transport, but calls alike, which may skip, for a transport whose protocol
+// another one has too.
 func everyTransport(t *testing.T, alike func(t testing.TB, why string), f func(t *testing.T, tr device.Transport, caps uct.Caps)) {
 	list, err := device.Transports(Config{}.Components("shm"))
 	require.NoError(t, err)
@@ -38,15 +38,15 @@ func everyTransport(t *testing.T, alike func(t testing.TB, why string), f func(t
 	}
 }
 
-// shortOver skips a test with -short over a transport that is not among names.
+// shortOver skips a test with -short for transports other than names.
 func shortOver(t *testing.T, tr device.Transport, names ...string) {
 	t.Helper()
 	if !slices.Contains(names, tr.Resource.Transport) {
-		testenv.SkipShort(t, "another test goes over it")
+		testenv.SkipShort(t, "another test uses it")
 	}
 }
 
-// sessionFor is a session with a goroutine, or with itself.
+// sessionFor returns a session with a goroutine as its target, or with itself.
 func sessionFor(t *testing.T, tr device.Transport) *session.Session {
 	if tr.Kind != uct.DeviceSelf {
 		return newSession(t, Config{}.Set())
@@ -56,7 +56,7 @@ func sessionFor(t *testing.T, tr device.Transport) *session.Session {
 	return s
 }
 
-// claims is the capability that a variant of a kind needs.
+// claims returns the capability that a variant of an operation needs.
 func claims(k layer.Kind, v layer.Variant) uct.Caps {
 	first := map[layer.Kind]uct.Caps{
 		layer.AM: uct.CapAMShort, layer.AMPing: uct.CapAMShort,
@@ -71,14 +71,14 @@ func TestClaims(t *testing.T) {
 	assert.Equal(t, uct.CapGetShort, claims(layer.Get, layer.Short))
 }
 
-// uctTests are the tests of what uct has.
+// uctTests returns the tests that uct supports.
 func uctTests() []bench.Test {
 	return slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return t.Kind.Tagged() || t.Kind.Streamed() })
 }
 
-// messages is how many operations a test has that shows that something works: more than a
-// window. Each is a hand-over between two ends that spin, which takes a time slice of the
-// scheduler where others want the processors.
+// messages is the number of operations of a test that only checks that operations work: more than a
+// window. Initiator and target spin, so each operation may take a time slice of the scheduler if other
+// processes use the CPUs.
 const messages = 10
 
 func TestEveryTransport_RunsEveryTestInEachSupportedVariant(t *testing.T) {
@@ -109,13 +109,13 @@ func TestEveryTransport_RunsEveryTestInEachSupportedVariant(t *testing.T) {
 	})
 }
 
-// TestUCP_LayoutsOfMessages has them over a transport with remote memory and one without, by
-// eager messages in one piece and in fragments, and by rendezvous.
+// TestUCP_LayoutsOfMessages runs all layouts over a transport with RMA and one without, with eager messages
+// in one piece and in fragments, and by rendezvous.
 func TestUCP_LayoutsOfMessages(t *testing.T) {
-	testenv.SkipShort(t, "five sets of layouts; package ucp has each of them")
+	testenv.SkipShort(t, "five sets of layouts; package ucp tests each of them")
 	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, _ uct.Caps) {
 		if name := tr.Resource.Transport; name != "sm" && name != "ud" && name != "self" {
-			t.Skip("as others")
+			t.Skip("its protocols are those of another transport")
 		}
 		laid := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Laid() })
 		tagged := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Tagged() })
@@ -134,8 +134,7 @@ func TestUCP_LayoutsOfMessages(t *testing.T) {
 	})
 }
 
-// TestUCP_ActiveMessagesArriveInOnePiece: another layout of the receiver is left out, with
-// the reason.
+// TestUCP_ActiveMessagesArriveInOnePiece: other layouts of the receiver are omitted, with the reason.
 func TestUCP_ActiveMessagesArriveInOnePiece(t *testing.T) {
 	am, err := bench.FindTest("am_lat")
 	require.NoError(t, err)
@@ -149,11 +148,11 @@ func TestUCP_ActiveMessagesArriveInOnePiece(t *testing.T) {
 	assert.ErrorContains(t, skips[0].Why, "am_pp iov,iov of 8 bytes: the receiver gets an active message in one piece")
 }
 
-// TestUCP_VariantsOfTags has them over a transport with remote memory and one without.
+// TestUCP_VariantsOfTags runs all variants over a transport with RMA and one without.
 func TestUCP_VariantsOfTags(t *testing.T) {
 	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, _ uct.Caps) {
 		if name := tr.Resource.Transport; name != "sm" && name != "ud" {
-			t.Skip("as others")
+			t.Skip("its protocols are those of another transport")
 		}
 		shortOver(t, tr, "ud")
 		tagged := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Tagged() })
@@ -167,7 +166,7 @@ func TestUCP_VariantsOfTags(t *testing.T) {
 	})
 }
 
-func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
+func TestEveryTransport_ComparesItsLayers(t *testing.T) {
 	everyTransport(t, testenv.SkipSweep, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		shortOver(t, tr, "self", "tcp", "ud")
 		names := Of(&tr, caps)
@@ -190,8 +189,8 @@ func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
 
 var variants = []layer.Variant{layer.Short, layer.Bcopy, layer.Zcopy}
 
-// TestEveryTransport_DoesNotAllocate counts allocations of both sides: the target is
-// a goroutine of this process.
+// TestEveryTransport_DoesNotAllocate counts the allocations of both sides, as the target is a goroutine of this
+// process.
 func TestEveryTransport_DoesNotAllocate(t *testing.T) {
 	testenv.SkipShort(t, "another build allocates as much, or more")
 	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, caps uct.Caps) {
@@ -200,14 +199,14 @@ func TestEveryTransport_DoesNotAllocate(t *testing.T) {
 			c, err := s.Open(t.Context(), name, oob.Params{Transport: tr.Resource.Transport, Fabric: "shm", MemLen: 1 << 16})
 			require.NoError(t, err)
 			for _, spec := range specsOf(name, caps) {
-				pinAllocs(t, s, name, c, spec)
+				checkAllocs(t, s, name, c, spec)
 			}
 		}
 	})
 }
 
-// specsOf are the operations of a layer that a transport with caps has, but atomics
-// and flush, which TestEveryLayer_DoesNotAllocate pins.
+// specsOf returns the operations of a layer over a transport with caps, except atomics and flush, which
+// TestEveryLayer_DoesNotAllocate checks.
 func specsOf(name string, caps uct.Caps) (specs []layer.Spec) {
 	if name == "verbs" {
 		specs = []layer.Spec{{Kind: layer.AM, Size: 100, Window: 16}, {Kind: layer.AMPing, Size: 200, Window: 16}}
@@ -241,8 +240,8 @@ func specsOf(name string, caps uct.Caps) (specs []layer.Spec) {
 	return specs
 }
 
-// pinAllocs pins posts and flushes of an operation at zero allocations.
-func pinAllocs(t *testing.T, s *session.Session, name string, c layer.Conn, spec layer.Spec) {
+// checkAllocs checks that posts and flushes of an operation do not allocate.
+func checkAllocs(t *testing.T, s *session.Session, name string, c layer.Conn, spec layer.Spec) {
 	pattern.Fill(c.Local()[:spec.Size], spec.Seed)
 	op, err := c.Op(spec)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Variants of ucp take turns with it in one run, and each is compared with it.
+// Variants of ucp run alternately with it in one run, and each is compared with it.
 func TestWithoutRemedies_RunWithUCP(t *testing.T) {
 	var tests []bench.Test
 	for _, name := range []string{"put_lat", "get_lat", "put_mr", "put_bw"} {
@@ -38,7 +38,7 @@ func TestWithoutRemedies_RunWithUCP(t *testing.T) {
 	}
 }
 
-// Each name says which remedies are undone, and nothing else differs from ucp.
+// The name of a layer lists the optimizations that it undoes; in all else it is ucp.
 func TestWithoutRemedies_UndoNamedRemedies(t *testing.T) {
 	for _, u := range withoutRemedies {
 		var c, want Config

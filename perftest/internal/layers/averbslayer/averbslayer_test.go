@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// open opens a connection to itself over the software HCA.
+// open opens a connection over the software HCA and connects it to itself.
 func open(t *testing.T, queues mlx5.Config, tuning rc.Config) *Conn {
 	t.Helper()
 	list := func(fabric string) ([]*verbs.Device, error) {
@@ -35,8 +35,8 @@ func open(t *testing.T, queues mlx5.Config, tuning rc.Config) *Conn {
 	return c
 }
 
-// TestOp_MovesData has every length that is written in another form: one basic block, several, and
-// from registered memory; with and without BlueFlame; more often than the ring is long.
+// TestOp_MovesData covers the lengths of each form of work request: one basic block, several, and from
+// registered memory; with and without BlueFlame; with more operations than the ring has entries.
 func TestOp_MovesData(t *testing.T) {
 	for name, queues := range map[string]mlx5.Config{"blueflame": {}, "doorbells": {ShutUpBF: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestOp_MovesData(t *testing.T) {
 	}
 }
 
-// TestOp_RemoteError: a flush returns the error of a write that the target refuses.
+// TestOp_RemoteError: a flush returns the error of a write that the target rejects.
 func TestOp_RemoteError(t *testing.T) {
 	c := open(t, mlx5.Config{}, rc.Config{})
 	made, err := c.Op(layer.Spec{Kind: layer.Put, Size: 8, Window: 1})

@@ -38,7 +38,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestFabrics_AreAllThere(t *testing.T) {
+func TestFabrics_AllHaveDevices(t *testing.T) {
 	for _, f := range Fabrics() {
 		devices, err := List(f)
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestFabrics_AreAllThere(t *testing.T) {
 	}
 }
 
-// The variables of libmlx5 reach the queues.
+// The environment variables of libmlx5 configure the queues.
 func TestList_Environment(t *testing.T) {
 	t.Setenv("MLX5_TOTAL_UUARS", "4")
 	devices, err := List("loop")
@@ -63,7 +63,7 @@ func TestList_Environment(t *testing.T) {
 	assert.ErrorContains(t, err, "MLX5_TOTAL_UUARS")
 }
 
-// The device of the kernel in software comes first, if the environment asks for it.
+// The device of the fake kernel is first if the environment requests it.
 func TestList_Fake(t *testing.T) {
 	t.Setenv(FakeEnv, "direct")
 	devices, err := List("loop")

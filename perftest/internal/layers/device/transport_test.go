@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// downComponent has a device whose port is down, and one that this user may not open.
+// downComponent has a device whose port is down, and one that the user has no permission to open.
 type downComponent struct{ uct.Component }
 
 func (downComponent) Name() string { return "down" }

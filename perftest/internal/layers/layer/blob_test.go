@@ -27,7 +27,7 @@ func FuzzCutBlobs(f *testing.F) {
 		}
 		again, err := AppendBlobs(nil, blobs...)
 		require.NoError(t, err)
-		assert.Equal(t, string(in), string(again), "there is one encoding")
+		assert.Equal(t, string(in), string(again), "the encoding is not unique")
 	})
 }
 

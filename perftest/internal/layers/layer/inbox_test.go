@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 )
 
-// message is number n as it should arrive.
+// message returns message n with correct contents.
 func message(n uint64, size int) []byte {
 	b := make([]byte, max(size, NumberLen))
 	pattern.Fill(b[:size], 7)
@@ -20,7 +20,7 @@ func message(n uint64, size int) []byte {
 }
 
 func TestInbox_DetectsFaults(t *testing.T) {
-	spoil := func(size, at int) []byte {
+	corrupt := func(size, at int) []byte {
 		b := message(2, size)
 		b[at]++
 		return b
@@ -32,25 +32,25 @@ func TestInbox_DetectsFaults(t *testing.T) {
 		third    []byte
 		want     string
 	}{
-		{"all well", 100, true, message(2, 100), ""},
-		{"all well, short", 3, false, message(2, 3), ""},
-		{"all well, number only", 8, true, message(2, 8), ""},
+		{"correct", 100, true, message(2, 100), ""},
+		{"correct, short", 3, false, message(2, 3), ""},
+		{"correct, number only", 8, true, message(2, 8), ""},
 		{"one is missing", 100, false, message(3, 100), "has the number"},
 		{"one is missing, short", 3, false, message(3, 3), "has the number"},
-		{"one comes twice", 8, false, message(1, 8), "has the number"},
+		{"one arrives twice", 8, false, message(1, 8), "has the number"},
 		{"too short", 100, false, message(2, 99), "has 99 bytes, want 100"},
 		{"too long", 8, false, message(2, 9), "has 9 bytes, want 8"},
 		{"empty", 8, false, nil, "has 0 bytes"},
-		{"last byte", 100, false, spoil(100, 99), "wrong contents"},
-		{"a byte between", 100, true, spoil(100, 50), "wrong contents"},
-		{"a byte between, at a glance", 100, false, spoil(100, 50), ""},
+		{"last byte", 100, false, corrupt(100, 99), "wrong contents"},
+		{"a middle byte", 100, true, corrupt(100, 50), "wrong contents"},
+		{"a middle byte, not thorough", 100, false, corrupt(100, 50), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := NewInbox(Spec{Size: c.size, Seed: 7, Thorough: c.thorough})
 			for _, m := range [][]byte{message(0, c.size), message(1, c.size), c.third, message(3, c.size)} {
 				in.Receive(m)
 			}
-			assert.Equal(t, uint64(4), in.Count, "counting goes on")
+			assert.Equal(t, uint64(4), in.Count, "messages are still counted")
 			if c.want == "" {
 				assert.NoError(t, in.Err)
 				return
@@ -62,7 +62,7 @@ func TestInbox_DetectsFaults(t *testing.T) {
 	}
 }
 
-// TestInbox_Repeats: a number may come again in the next messages, and then not go back.
+// TestInbox_Repeats: messages may repeat or skip numbers, but no message may have a smaller number than the one before.
 func TestInbox_Repeats(t *testing.T) {
 	for _, size := range []int{3, 8, 100} {
 		in := NewInbox(Spec{Size: size, Seed: 7})
@@ -76,9 +76,9 @@ func TestInbox_Repeats(t *testing.T) {
 	}
 }
 
-// TestInbox_RepeatsAtAGlance: all bytes of a message whose number comes again are looked at
-// only by a thorough inbox.
-func TestInbox_RepeatsAtAGlance(t *testing.T) {
+// TestInbox_RepeatsUnlessThorough: only a thorough inbox checks all bytes of a message with a repeated
+// number.
+func TestInbox_RepeatsUnlessThorough(t *testing.T) {
 	for _, thorough := range []bool{false, true} {
 		in := NewInbox(Spec{Size: 100, Seed: 7, Thorough: thorough})
 		in.Repeats = true

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestInterrupt_IdleWaitContinues, until the context ends.
+// TestInterrupt_IdleWaitContinues: Idle continues after an interrupt, until the context ends.
 func TestInterrupt_IdleWaitContinues(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	i := NewInterrupt(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 )
 
-// memMessenger is a Messenger whose arrivals wait at the other side until that makes progress, and
-// which has no room every other time. Poll has the other side make progress too.
+// memMessenger is a Messenger whose messages wait at the other side until that side makes progress. It
+// has no room for every second message. Poll also makes the other side progress.
 type memMessenger struct {
 	spec    Spec
 	in      *Inbox
@@ -68,7 +68,7 @@ func (s *memMessenger) Poll() error {
 
 func (s *memMessenger) Finish() error { return nil }
 
-// messagePair is an operation and the target's part in it.
+// messagePair returns an operation and the part of the target.
 func messagePair(spec Spec) (Op, Part, *memMessenger) {
 	a, b := &memMessenger{spec: spec, note: &Note{}}, &memMessenger{spec: spec, note: &Note{}}
 	a.peer, b.peer = b, a
@@ -112,7 +112,7 @@ func TestMessenger_WindowLimitsOutstandingMessages(t *testing.T) {
 	}
 	why := errors.New("the target does nothing")
 	near.before = func() error { return why }
-	assert.ErrorIs(t, op.Post(), why, "the fifth waits for an acknowledgement")
+	assert.ErrorIs(t, op.Post(), why, "the fifth message must wait for an acknowledgement")
 }
 
 func TestMessenger_FailureEndsWait(t *testing.T) {
@@ -125,7 +125,7 @@ func TestMessenger_FailureEndsWait(t *testing.T) {
 	}
 }
 
-func TestMessenger_LoopbackReceivesItsOwnMessages(t *testing.T) {
+func TestMessenger_LoopbackReceivesOwnMessages(t *testing.T) {
 	spec := Spec{Kind: AM, Size: 8, Window: 4}
 	in := NewInbox(spec)
 	s := &memMessenger{spec: spec, in: &in, note: &Note{}, before: func() error { return nil }}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sideConn is an end whose puts copy to the other end's memory.
+// sideConn is one side; its puts copy to the memory of the other side.
 type sideConn struct {
 	Conn
 	memory, local []byte
@@ -21,7 +21,7 @@ func (c *sideConn) Op(Spec) (Op, error) { return c.put, nil }
 func (c *sideConn) Memory() []byte { return c.memory }
 func (c *sideConn) Local() []byte  { return c.local }
 
-// copyOp puts n bytes to dst; each Poll lets the other side work.
+// copyOp puts n bytes to dst; each Poll runs the other side.
 type copyOp struct {
 	dst, src []byte
 	polled   func() error
@@ -33,7 +33,7 @@ func (o *copyOp) Poll() error      { return o.polled() }
 func (o *copyOp) Result() uint64   { return 0 }
 func (o *copyOp) Variant() Variant { return Bcopy }
 
-// pingPair joins two ends; the target works whenever the initiator polls.
+// pingPair connects two sides; the target runs whenever the initiator polls.
 func pingPair(t *testing.T, n int) (Op, Part, *sideConn, *sideConn) {
 	a := &sideConn{memory: make([]byte, 64), local: make([]byte, 64)}
 	b := &sideConn{memory: make([]byte, 64), local: make([]byte, 64)}
@@ -48,7 +48,7 @@ func pingPair(t *testing.T, n int) (Op, Part, *sideConn, *sideConn) {
 	return op, part, a, b
 }
 
-func TestPing_NumbersGoThereAndBack(t *testing.T) {
+func TestPing_ReturnsNumbers(t *testing.T) {
 	for _, n := range []int{1, 2, 7, 8, 9, 64} {
 		op, part, a, b := pingPair(t, n)
 		for range 600 { // numbers wrap around
@@ -73,7 +73,7 @@ func TestPing_IgnoresOldReplies(t *testing.T) {
 	op, err := NewPing(a, Spec{Size: 9})
 	require.NoError(t, err)
 	require.NoError(t, op.Post())
-	assert.ErrorIs(t, op.Flush(), gone, "it waits, and hears what Poll says")
+	assert.ErrorIs(t, op.Flush(), gone, "Flush must wait, and return the error of Poll")
 }
 
 func TestWatch_WantsBothBytes(t *testing.T) {
@@ -82,11 +82,11 @@ func TestWatch_WantsBothBytes(t *testing.T) {
 		w, err := newWatch(mem, n)
 		require.NoError(t, err)
 		mem[0] = 5
-		assert.False(t, w.shows(5), "first alone, of %d", n)
+		assert.False(t, w.shows(5), "only the first byte, of %d", n)
 		mem[n-1] = 5
-		assert.True(t, w.shows(5), "both, of %d", n)
+		assert.True(t, w.shows(5), "both bytes, of %d", n)
 		mem[0] = 4
-		assert.False(t, w.shows(5), "last alone, of %d", n)
+		assert.False(t, w.shows(5), "only the last byte, of %d", n)
 	}
 }
 

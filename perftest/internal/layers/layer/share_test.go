@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// thing is a closer that counts.
+// thing counts its Close calls.
 type thing struct{ number, closed int }
 
 func (t *thing) Close() error { t.closed++; return nil }
 
-func TestShare_OpensOnceAndClosesWithTheLast(t *testing.T) {
+func TestShare_OpensOnceAndClosesWithLastRelease(t *testing.T) {
 	var s Share[*thing]
 	opened := 0
 	open := func() (*thing, error) {
@@ -37,7 +37,7 @@ func TestShare_OpensOnceAndClosesWithTheLast(t *testing.T) {
 
 	again, release, err := s.Get("x", open)
 	require.NoError(t, err)
-	assert.Equal(t, 3, again.number, "opened anew after the last release")
+	assert.Equal(t, 3, again.number, "opened again after the last release")
 	require.NoError(t, release())
 }
 

@@ -18,9 +18,9 @@ func components(fabric string) []uct.Component {
 	return all.Config{Devices: func() ([]*verbs.Device, error) { return device.List(fabric) }}.Components()
 }
 
-// TestNewContext_JustTheTransport: rc is measured as rc, though ucp's own TLS=rc would
-// take rc_mlx5.
-func TestNewContext_JustTheTransport(t *testing.T) {
+// TestNewContext_OnlyNamedTransport: a measurement of rc uses rc, although TLS=rc of ucp would
+// use rc_mlx5.
+func TestNewContext_OnlyNamedTransport(t *testing.T) {
 	for _, tc := range []struct{ use, not string }{{"rc", "rc_mlx5"}, {"rc_mlx5", "rc"}} {
 		t.Run(tc.use, func(t *testing.T) {
 			c, err := New(ucp.Config{}, components).newContext(layer.Config{Transport: tc.use, Fabric: "loop"})

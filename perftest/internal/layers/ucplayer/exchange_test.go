@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// notePair is two connected ends over sm, with the exchange of one operation at each.
+// notePair returns two sides that are connected over sm, with the exchange of an operation on each.
 func notePair(t *testing.T) (near, far *exchange) {
 	a, b := connPair(t, layer.Config{Transport: "sm", Device: "memory", Context: t.Context()})
 	spec := layer.Spec{Kind: layer.AM, Size: 1 << 10, Window: 127}
@@ -26,7 +26,7 @@ func notePair(t *testing.T) (near, far *exchange) {
 	return exchangeOf(a), exchangeOf(b)
 }
 
-// connPair is two connected ends. No operation has been issued.
+// connPair returns two connected sides without operations.
 func connPair(t *testing.T, cfg layer.Config) (a, b *Conn) {
 	l := New(ucp.Config{}, components)
 	cfg.MemLen, cfg.Beside = 1<<10, true
@@ -45,8 +45,8 @@ func connPair(t *testing.T, cfg layer.Config) (a, b *Conn) {
 	return a, b
 }
 
-// TestFlush_ContinuesAfterInterrupt: the target makes no progress, so that the put does not
-// complete.
+// TestFlush_ContinuesAfterInterrupt: a put does not complete while the target makes no progress; an interrupt
+// does not end its flush.
 func TestFlush_ContinuesAfterInterrupt(t *testing.T) {
 	i := layer.NewInterrupt(t.Context())
 	near, far := connPair(t, layer.Config{Transport: "tcp", Device: "lo", Context: t.Context(), Interrupt: i})
@@ -89,24 +89,24 @@ func TestFlush_ContinuesAfterInterrupt(t *testing.T) {
 	assert.Equal(t, "12345678", string(far.Memory()[:8]))
 }
 
-// TestExchange_ReceivesRendezvousNoteBeforeTheNext: the data of an announced note and the note behind it
-// arrive in one call of Progress. The value is that of the second. With that of the first, the target
-// of a stream never acknowledges the end, and both sides wait for each other.
-func TestExchange_ReceivesRendezvousNoteBeforeTheNext(t *testing.T) {
+// TestExchange_ReceivesRendezvousNoteBeforeNext: the data of a rendezvous note and the next note arrive in one
+// call of Progress. The value must be that of the second note. With that of the first, the target of a
+// stream would never acknowledge the end, and both sides would wait for each other.
+func TestExchange_ReceivesRendezvousNoteBeforeNext(t *testing.T) {
 	near, far := notePair(t)
-	far.worker.OnActive(idData, func(*ucp.ActiveMessage) {}) // which drops what is announced
+	far.worker.OnActive(idData, func(*ucp.ActiveMessage) {}) // drops rendezvous messages
 	useUpCredit(t, near, far)
 
 	told, err := near.SendNote(1)
 	require.NoError(t, err)
 	require.True(t, told)
-	require.NotNil(t, near.noteSend, "the peer has credit for the note")
+	require.NotNil(t, near.noteSend, "the note must wait for credit of the peer")
 	progressUntil(t, far, func() bool { return far.noteRecv != nil })
 	progressUntil(t, near, func() bool { return near.noteSend.Done() }) // the data is in the ring of far
 	told, err = near.SendNote(2)
 	require.NoError(t, err)
 	require.True(t, told)
-	require.Nil(t, near.noteSend, "the second note has to come whole")
+	require.Nil(t, near.noteSend, "the second note must be eager")
 
 	progressUntil(t, far, func() bool { return far.noteRecv == nil })
 	for range 2 {
@@ -117,8 +117,8 @@ func TestExchange_ReceivesRendezvousNoteBeforeTheNext(t *testing.T) {
 	assert.NoError(t, far.note.Err)
 }
 
-// useUpCredit connects near to far and sends messages, which far does not take yet, until near has no
-// credit for another one. Most are so long that the ring has room for more.
+// useUpCredit connects near to far and sends messages, which far does not receive yet, until near has no
+// credit. Most messages are so large that the ring still has room then.
 func useUpCredit(t *testing.T, near, far *exchange) {
 	send := func(n int) *ucp.Request {
 		r, err := near.ep.SendActive(idData, nil, make([]byte, n), nil)
@@ -132,7 +132,7 @@ func useUpCredit(t *testing.T, near, far *exchange) {
 		return first.Done()
 	})
 	first.Release()
-	progressUntil(t, near, func() bool { return near.worker.Progress() == 0 }) // what far has granted
+	progressUntil(t, near, func() bool { return near.worker.Progress() == 0 }) // receives the credit of far
 	for _, n := range []int{8000, 1} {
 		for announced := false; !announced; {
 			if r := send(n); r != nil {
@@ -143,7 +143,7 @@ func useUpCredit(t *testing.T, near, far *exchange) {
 	}
 }
 
-// progressUntil has one side alone make progress.
+// progressUntil makes only one side progress.
 func progressUntil(t *testing.T, x *exchange, done func() bool) {
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		_, err := x.Progress()

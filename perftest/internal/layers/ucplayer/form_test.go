@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-func TestPieces_AreTheBuffer(t *testing.T) {
+func TestPieces_CoverBuffer(t *testing.T) {
 	for n := 1; n < 20; n++ {
 		b := make([]byte, n)
 		for i := range b {
@@ -28,7 +28,7 @@ func TestPieces_AreTheBuffer(t *testing.T) {
 	}
 }
 
-func TestForm_UnpacksWhatFits(t *testing.T) {
+func TestForm_UnpacksUpToCapacity(t *testing.T) {
 	f := newForm(layer.Generic, make([]byte, 4))
 	assert.NoError(t, f.UnpackAt(0, []byte("abc")))
 	assert.ErrorIs(t, f.UnpackAt(3, []byte("de")), ucs.ErrTruncated)
@@ -37,8 +37,8 @@ func TestForm_UnpacksWhatFits(t *testing.T) {
 	assert.ErrorIs(t, f.Finish(ucs.ErrTruncated), ucs.ErrTruncated)
 }
 
-// TestForm_DataHasTheLayout: data of a list and of callbacks is not in one piece, so that ucp
-// takes the path that is measured.
+// TestForm_DataHasTheLayout: data of a list and of callbacks is not contiguous, so that ucp uses the code that is
+// to be measured.
 func TestForm_DataHasTheLayout(t *testing.T) {
 	b := bytes.Repeat([]byte{7}, 100)
 	for l, want := range map[layer.Layout]func(f *form) (out, in ucp.Data){

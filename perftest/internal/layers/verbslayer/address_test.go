@@ -21,7 +21,7 @@ func TestAddress_RoundTrip(t *testing.T) {
 	assert.ErrorIs(t, err, layer.ErrAddress)
 }
 
-// TestConn_Path: packets have a global route header only where the link needs one.
+// TestConn_Path: packets have a global route header only if the link needs one.
 func TestConn_Path(t *testing.T) {
 	peer := &address{GID: verbs.GID{15: 1}, LID: 3}
 	c := Conn{port: 2, gid: verbs.GIDEntry{Index: 4}}
