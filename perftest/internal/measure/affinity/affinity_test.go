@@ -42,7 +42,7 @@ func TestParse_ReturnsCPUsInRange(t *testing.T) {
 		if err == nil {
 			for _, c := range got {
 				if c < 0 || c > maxCPU {
-					t.Fatalf("processor %d out of range", c)
+					t.Fatalf("CPU %d out of range", c)
 				}
 			}
 		}
@@ -67,11 +67,11 @@ func TestThread_BindsAndUndoes(t *testing.T) {
 	assert.Equal(t, cpus, all)
 }
 
-func TestThread_RefusesUnknownProcessor(t *testing.T) {
+func TestThread_RejectsUnknownCPU(t *testing.T) {
 	_, err := Thread(maxCPU + 1)
 	assert.ErrorContains(t, err, "outside")
 	_, err = Thread(maxCPU)
-	assert.Error(t, err, "no machine of this test has that many processors")
+	assert.Error(t, err, "a CPU that no test machine has")
 }
 
 func TestProcess_BindsEveryThread(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/tick"
 )
 
-// chase is an operation that ends, as a ping-pong does, with loads that a processor can predict but not
-// hasten: each needs the value of the one before. A reading of the counter that does not wait for them is
+// chase is an operation that ends with dependent loads, as a ping-pong does: each needs the value of the previous
+// one, so the CPU cannot execute them in parallel. If a reading of the counter does not wait for them, it is too
 // early.
 type chase struct {
 	next [64]uint32
 	at   uint32
 }
 
-// steps are the loads of an operation: about 300 ns, which is less than the fastest round trip between two CPUs.
+// steps is the number of loads of an operation: about 300 ns, less than the fastest round trip between two CPUs.
 const steps = 160
 
 func newChase() *chase {
@@ -50,8 +50,8 @@ func (c *chase) Flush() error {
 func (c *chase) Poll() error    { return nil }
 func (c *chase) Result() uint64 { return 0 }
 
-// independent is the time of one operation with its loop by the monotonic clock, read before and after many:
-// the shortest of several tries.
+// independent measures the time of one operation and its loop with the monotonic clock, which it reads before
+// and after many operations. It returns the shortest of several tries.
 func independent(t *testing.T, op layer.Op) float64 {
 	const tries, ops = 50, 500
 	best := math.MaxFloat64
@@ -67,16 +67,16 @@ func independent(t *testing.T, op layer.Op) float64 {
 	return best
 }
 
-// The median Total, the Mean, and a loop that shares no code with them agree within 5 percent, in the median of
-// many tries: other load makes some of them differ, an error of the readings makes most.
+// The median Total, the Mean, and a loop without shared code agree within 5 percent in the median of many tries:
+// other load affects some tries, but an error of the readings affects most.
 func TestTotal_AgreesWithTheMean(t *testing.T) {
 	if !testenv.Soak() {
-		t.Skip("only with GUCX_TEST_SOAK=1: other load on the CPUs decides too")
+		t.Skip("only with GUCX_TEST_SOAK=1: other load on the CPUs affects the result")
 	}
 	clock, err := tick.Calibrate()
 	require.NoError(t, err)
 	const tries, limit = 11, 0.05
-	var median, mean []float64 // in relation to the other loop
+	var median, mean []float64 // relative to the other loop
 	for range tries {
 		c, err := layertest.Opener(layertest.None)(layer.Config{MemLen: 8})
 		require.NoError(t, err)
@@ -91,5 +91,5 @@ func TestTotal_AgreesWithTheMean(t *testing.T) {
 		median, mean = append(median, rec.P50NS/other), append(mean, rec.LeastNS/other)
 	}
 	assert.InDelta(t, 1, stat.Median(median), limit, "medians %.2f", median)
-	assert.InDelta(t, 1, stat.Median(mean), limit, "least Means %.2f", mean)
+	assert.InDelta(t, 1, stat.Median(mean), limit, "smallest Means %.2f", mean)
 }

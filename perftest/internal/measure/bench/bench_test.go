@@ -30,8 +30,8 @@ var clock = func() *tick.Clock {
 	return c
 }()
 
-// newRunner returns a runner of plan whose target is a goroutine, for a test that has a
-// thread of its own as where figures count.
+// newRunner returns a runner of plan whose target is a goroutine. The test gets a separate thread, as in a
+// measurement.
 func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *Runner {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -66,15 +66,15 @@ func smallPlan(t *testing.T, testNames ...string) Plan {
 	return p
 }
 
-// TestRun_WrongDataFails: a failure leaves the records of tests before it, and none of its own, be
-// another layer right.
+// TestRun_WrongDataFails: after a failure there are the records of earlier tests, and none of the failed test, also
+// not of layers with correct data.
 func TestRun_WrongDataFails(t *testing.T) {
 	layers := layertest.Set("verbs", "uct", "ucp")
 	layers.Open["uct"] = layertest.Opener(layertest.Corrupt)
 	r := newRunner(t.Context(), t, smallPlan(t, "flush", "put_lat", "get_lat"), layers)
 	records, err := r.Run(t.Context())
 	require.ErrorIs(t, err, ErrData)
-	require.Len(t, records, 3, "a layer each")
+	require.Len(t, records, 3, "a record of each layer")
 	for _, rec := range records {
 		assert.Equal(t, "flush", rec.Test)
 	}
@@ -108,7 +108,7 @@ func TestRun_EveryTestHasRecordsOfEveryLayer(t *testing.T) {
 	}
 }
 
-func TestRun_DetectsFaultsOfALayer(t *testing.T) {
+func TestRun_DetectsFaultsOfLayer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault layertest.Fault
@@ -125,9 +125,9 @@ func TestRun_DetectsFaultsOfALayer(t *testing.T) {
 		{"put writes too much", layertest.Overrun, "put_lat", "bytes after the data", true},
 		{"get writes too much", layertest.Overrun, "get_lat", "bytes after the data", true},
 		{"messages are lost", layertest.Drop, "am_mr", "have come", true},
-		{"messages are spoilt", layertest.Corrupt, "am_lat", "data verification failed", true},
+		{"messages are corrupted", layertest.Corrupt, "am_lat", "data verification failed", true},
 		{"ping is lost", layertest.Drop, "put_pp", "have come", true},
-		{"ping is spoilt", layertest.Corrupt, "put_pp", "a sequence number", true},
+		{"ping is corrupted", layertest.Corrupt, "put_pp", "a sequence number", true},
 		{"ping writes too much", layertest.Overrun, "put_pp", "bytes after the data", true},
 		{"post fails", layertest.FailPost, "put_bw", "endpoint has failed", false},
 		{"operation is missing", layertest.RefuseOp, "put_lat", "unsupported", false},
@@ -162,7 +162,7 @@ func TestRun_OmitsUnsupportedOperations(t *testing.T) {
 		assert.Equal(t, "uct", k.Layer)
 	}
 	for _, rec := range records {
-		assert.Contains(t, []string{"", "verbs"}, rec.Over, "ucp is compared with what was measured below it")
+		assert.Contains(t, []string{"", "verbs"}, rec.Over, "ucp is compared with the measured layer below it")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestRun_FailsIfNothingIsSupported(t *testing.T) {
 	assert.ErrorContains(t, err, "nothing could be measured: unsupported")
 }
 
-func TestRun_DrivesATargetThatIsNeeded(t *testing.T) {
+func TestRun_DrivesRequiredTarget(t *testing.T) {
 	layers := layertest.Set("verbs", "uct", "ucp")
 	layers.Open["uct"] = layertest.Opener(layertest.NeedDrive)
 	plan := smallPlan(t, "put_lat", "flush")
@@ -190,14 +190,14 @@ func TestRun_DrivesATargetThatIsNeeded(t *testing.T) {
 	assert.ErrorContains(t, err, "uct: the target has to take part and cannot be stopped")
 }
 
-func TestRecords_OfAPingPongAreHalves(t *testing.T) {
+func TestRecords_HalveTimesOfPingPong(t *testing.T) {
 	l := laneWith(t, "uct", []uint64{20, 20}, []uint64{80, 80}, []uint64{200})
 	r := &Runner{Plan: Plan{Rounds: 1}, Clock: &tick.Clock{PerNS: 1, Step: 1}, costs: map[int]cost{1: {}}}
 	rec := r.records(Test{Name: "am_lat", Mode: PingPong}, 8, pace{windows: 2, window: 1, every: 1}, []*lane{l})[0]
 	assert.InDelta(t, 50, rec.P50NS, 1)
 	assert.InDelta(t, 50, rec.LoopNS, 1e-9)
-	assert.InDelta(t, 20, rec.PostNS, 1, "the call is whole")
-	assert.InDelta(t, 80, rec.FlushNS, 1, "and so is the wait")
+	assert.InDelta(t, 20, rec.PostNS, 1, "the time of the post is not halved")
+	assert.InDelta(t, 80, rec.FlushNS, 1, "nor is the time of the flush")
 }
 
 func TestStamped_FlushesStreamAtItsEnd(t *testing.T) {
@@ -214,7 +214,7 @@ func TestStamped_FlushesStreamAtItsEnd(t *testing.T) {
 	}
 }
 
-// flushes counts.
+// flushes counts calls of Flush.
 type flushes struct {
 	nothing
 	flushed int
@@ -222,7 +222,7 @@ type flushes struct {
 
 func (f *flushes) Flush() error { f.flushed++; return nil }
 
-func TestRun_EndsWithContextWhileALayerHangs(t *testing.T) {
+func TestRun_EndsWithContextWhileLayerHangs(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	layers := layertest.Set("verbs", "uct", "ucp")
@@ -241,7 +241,7 @@ func TestRun_StopsBetweenRounds(t *testing.T) {
 	assert.ErrorIs(t, err, why)
 }
 
-// freezeLog counts, and checks that freezes and thaws alternate.
+// freezeLog counts freezes and thaws, and checks that they alternate.
 type freezeLog struct {
 	frozen bool
 	n      int
@@ -259,7 +259,7 @@ func (f *freezeLog) Thaw() error {
 	return nil
 }
 
-func TestRun_FreezesTheTargetWhileTheClockRuns(t *testing.T) {
+func TestRun_FreezesTargetDuringTimedLoops(t *testing.T) {
 	plan := smallPlan(t, "put_lat", "fadd_lat")
 	r := newRunner(t.Context(), t, plan, layertest.Set("verbs", "uct", "ucp"))
 	log := &freezeLog{}
@@ -271,7 +271,7 @@ func TestRun_FreezesTheTargetWhileTheClockRuns(t *testing.T) {
 	assert.False(t, log.frozen)
 }
 
-func TestRun_ReportsThatTheTargetCannotBeFrozen(t *testing.T) {
+func TestRun_ReportsFreezeError(t *testing.T) {
 	r := newRunner(t.Context(), t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))
 	r.Freezer = &freezeLog{err: errors.New("no such process")}
 	_, err := r.Run(t.Context())
@@ -287,7 +287,7 @@ func TestStamped_DoesNotAllocate(t *testing.T) {
 	}))
 	assert.Len(t, s.post, 1000)
 	assert.Len(t, s.batches, 1)
-	assert.Equal(t, uint64(11*2*4*1000), op.Result(), "AllocsPerRun runs once more to warm up")
+	assert.Equal(t, uint64(11*2*4*1000), op.Result(), "AllocsPerRun has an additional warm-up run")
 }
 
 func TestCost_IsMeasuredOnceForAWindow(t *testing.T) {
@@ -304,7 +304,7 @@ func TestPlan_Check(t *testing.T) {
 		change func(*Plan)
 		want   string
 	}{
-		{"as it is", func(*Plan) {}, ""},
+		{"unchanged", func(*Plan) {}, ""},
 		{"no test", func(p *Plan) { p.Tests = nil }, "nothing to measure"},
 		{"no size", func(p *Plan) { p.Sizes = nil }, "nothing to measure"},
 		{"size 0", func(p *Plan) { p.Sizes = []int{0} }, "size 0"},
@@ -333,14 +333,14 @@ func TestPlan_Windows(t *testing.T) {
 	p := Plan{Iterations: 1000, Rounds: 10}
 	assert.Equal(t, 100, p.windows(8, 1))
 	assert.Equal(t, 100, p.windows(SmallSize, 1))
-	assert.Equal(t, 50, p.windows(2*SmallSize, 1), "half the operations at twice the size")
+	assert.Equal(t, 50, p.windows(2*SmallSize, 1), "half as many operations for the double size")
 	assert.Equal(t, 1, p.windows(1<<30, 1))
 	assert.Equal(t, 1, p.windows(8, 256))
 	assert.Equal(t, 7, p.windows(8, 16))
 }
 
-// TestPlan_MemoryOfSamplesHasALimit: whatever the number of operations, all of which
-// still count for the mean.
+// TestPlan_MemoryOfSamplesHasALimit: the limit holds for any number of operations, and all of them contribute to
+// the mean.
 func TestPlan_MemoryOfSamplesHasALimit(t *testing.T) {
 	for _, c := range []struct{ iterations, rounds, samples int }{
 		{100_000, 20, 5000},

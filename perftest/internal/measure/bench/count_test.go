@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// tally is a Counter that notes what it is told.
+// tally is a Counter that records its calls.
 type tally struct {
 	running    bool
 	stops      int
@@ -36,7 +36,7 @@ func (c *tally) Stop(ops int) (*result.Counters, error) {
 
 func TestCount_EveryTest(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the other tests have each kind")
+		t.Skip("other tests have each type of operation")
 	}
 	r := newRunner(t.Context(), t, smallPlan(t, TestNames()...), layertest.Set("verbs", "uct", "ucp"))
 	records, err := r.Run(t.Context())
@@ -74,12 +74,12 @@ func TestCount_EndsWithContext(t *testing.T) {
 	c := &tally{onStart: func() { cancel(why) }}
 	left, err := r.Count(ctx, c, records)
 	require.ErrorIs(t, err, why)
-	assert.False(t, c.running, "it was stopped")
-	assert.Len(t, left, len(records), "they were timed")
+	assert.False(t, c.running, "the counter still runs")
+	assert.Len(t, left, len(records), "the records without counters were timed")
 	assert.Nil(t, left[0].Counters)
 }
 
-// TestCount_VerifiesData has an operation that goes wrong after it was timed.
+// TestCount_VerifiesData: an operation fails while it is counted, after it was timed.
 func TestCount_VerifiesData(t *testing.T) {
 	r := newRunner(t.Context(), t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))
 	records, err := r.Run(t.Context())
@@ -88,7 +88,7 @@ func TestCount_VerifiesData(t *testing.T) {
 	c.onStart = func() { r.lanes[0].conn.Local()[0]++ }
 	left, err := r.Count(t.Context(), c, records)
 	require.ErrorIs(t, err, ErrData)
-	require.Len(t, left, len(records)-1, "it is no result")
+	require.Len(t, left, len(records)-1, "a result of the failed operation")
 	assert.Equal(t, "uct", left[0].Layer)
 	assert.Nil(t, left[0].Counters)
 }

@@ -63,5 +63,5 @@ func TestRecords_NeverNegative(t *testing.T) {
 	assert.Zero(t, rec.P50NS)
 	assert.Zero(t, rec.FlushNS)
 	assert.Zero(t, rec.LoopNS)
-	assert.Zero(t, rec.MsgPerS, "no rate instead of an infinite one")
+	assert.Zero(t, rec.MsgPerS, "the rate must not be infinite")
 }

@@ -19,7 +19,7 @@ import (
 func TestStallWatch_ReportsAStallOnce(t *testing.T) {
 	var w stallWatch
 	for range 3 * stallLooks {
-		assert.False(t, w.look(), "it is the turn of no layer")
+		assert.False(t, w.look(), "no layer runs")
 	}
 	l := &lane{}
 	w.begin(l)
@@ -35,7 +35,7 @@ func TestStallWatch_ReportsAStallOnce(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1, found)
-		l.moves++ // it goes on, and stalls again
+		l.moves++ // it continues, and stalls again
 	}
 }
 
@@ -52,7 +52,7 @@ func TestStallWatch_InterruptsOnlyLongTurns(t *testing.T) {
 			ticks <- time.Time{}
 			synctest.Wait()
 		}
-		assert.Zero(t, raised, "each turn was shorter")
+		assert.Zero(t, raised, "each turn was shorter than the limit")
 		for i := range 2 {
 			ticks <- time.Time{}
 			synctest.Wait()
@@ -61,7 +61,7 @@ func TestStallWatch_InterruptsOnlyLongTurns(t *testing.T) {
 	})
 }
 
-// TestRun_WithoutAStallReportsNothing, and the loops count operations.
+// TestRun_WithoutAStallReportsNothing also checks that the loops count operations.
 func TestRun_WithoutAStallReportsNothing(t *testing.T) {
 	r := newRunner(t.Context(), t, smallPlan(t, "put_lat", "am_bw"), layertest.Set("verbs", "uct", "ucp"))
 	out := &strings.Builder{}
@@ -75,7 +75,7 @@ func TestRun_WithoutAStallReportsNothing(t *testing.T) {
 	assert.Greater(t, r.stall.turns.Load(), uint64(r.Plan.Rounds))
 }
 
-// reports ends a run at its first report of a stall.
+// reports cancels a run at its first report of a stall.
 type reports struct {
 	text string
 	end  context.CancelCauseFunc
@@ -122,7 +122,7 @@ func TestTargetState_DriveContinuesAfterIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "memory of 64 bytes\n", text)
 		require.NoError(t, op.Post())
-		require.NoError(t, op.Flush(), "which waits for progress of the target")
+		require.NoError(t, op.Flush(), "the flush waits for progress of the target")
 	}
 	require.NoError(t, s.Rest(t.Context()))
 	_, err = s.TargetState(t.Context(), "ucp", time.Minute)

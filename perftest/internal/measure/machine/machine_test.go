@@ -51,8 +51,8 @@ func TestCommit_NeverEmpty(t *testing.T) {
 	assert.NotEmpty(t, Commit(t.Context()))
 }
 
-// A program is not named after the repository that somebody happens to be in.
-func TestCommit_OfTheProgramItself(t *testing.T) {
+// The commit is that of the program, and not that of the repository in the current directory.
+func TestCommit_OfProgram(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.org/other\n"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
@@ -67,14 +67,14 @@ func TestCommit_OfTheProgramItself(t *testing.T) {
 	assert.Equal(t, unknown, digest(file+".absent"))
 }
 
-// TestGitCommit: git only looks. It writes the index anew, under a lock, where that knows other times
-// of a file than the file has, if nobody tells it not to.
+// TestGitCommit: git must not modify the repository. By default git status rewrites the index, under a lock, if
+// the index has other times of a file than the file.
 func TestGitCommit(t *testing.T) {
 	program := testenv.Command(t, "git")
 	t.Chdir(t.TempDir())
 	index := filepath.Join(".git", "index")
-	for name, here := range map[string]string{"GIT_DIR": ".git", "GIT_WORK_TREE": ".", "GIT_INDEX_FILE": index} {
-		t.Setenv(name, here) // a hook of git has those of its repository
+	for name, value := range map[string]string{"GIT_DIR": ".git", "GIT_WORK_TREE": ".", "GIT_INDEX_FILE": index} {
+		t.Setenv(name, value) // as in a hook of git
 	}
 	run := func(args ...string) {
 		t.Helper()
@@ -105,11 +105,11 @@ func TestProbe(t *testing.T) {
 	cpus, err := affinity.Allowed()
 	require.NoError(t, err)
 	if len(cpus) < 2 || runtime.GOMAXPROCS(0) < 2 {
-		t.Skip("needs two processors")
+		t.Skip("needs two CPUs")
 	}
 	clock, err := tick.Calibrate()
 	require.NoError(t, err)
 	ns, err := Probe(clock, cpus[0], cpus[1])
 	require.NoError(t, err)
-	assert.Greater(t, ns, 1.0, "faster than a cache")
+	assert.Greater(t, ns, 1.0, "a round trip in less than 1 ns")
 }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCheck_AcceptsWhatFillMade(t *testing.T) {
+func TestCheck_AcceptsPatternOfFill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := make([]byte, rapid.IntRange(0, 300).Draw(t, "len"))
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -46,8 +46,8 @@ func TestFill_PrefixesAgreeAndNeighbouringSeedsDiffer(t *testing.T) {
 		}
 	}
 	assert.Less(t, equal, 8)
-	assert.Error(t, Check(make([]byte, 8), 0), "zeros are no pattern")
-	assert.Error(t, Check(a[8:], 1), "nor is a shifted copy")
+	assert.Error(t, Check(make([]byte, 8), 0), "zeros pass the check")
+	assert.Error(t, Check(a[8:], 1), "a shifted copy passes the check")
 }
 
 func TestMismatch_Error(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 func TestDigest_KnownDistribution(t *testing.T) {
 	samples := make([]uint64, 0, 1000)
 	for i := range uint64(1000) {
-		samples = append(samples, 1000-i) // 1..1000, in falling order
+		samples = append(samples, 1000-i) // 1..1000, in descending order
 	}
 	d := NewDigest(samples, 1)
 	assert.InDelta(t, 500, d.Percentile(50), 0)
@@ -46,8 +46,8 @@ func TestDigest_PercentilesWithinPrecision(t *testing.T) {
 	})
 }
 
-// TestDigest_NoPercentileIsAboveTheLargest: also where it is interpolated.
-func TestDigest_NoPercentileIsAboveTheLargest(t *testing.T) {
+// TestDigest_PercentilesUpToMaximum: no percentile exceeds the largest value, also if it is interpolated.
+func TestDigest_PercentilesUpToMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		samples := rapid.SliceOfN(rapid.Uint64Range(0, 10_000), 1, 30).Draw(t, "samples")
 		d := NewDigest(samples, rapid.SampledFrom([]float64{1, 26, 100}).Draw(t, "step"))
@@ -61,8 +61,8 @@ func TestDigest_NoPercentileIsAboveTheLargest(t *testing.T) {
 	})
 }
 
-// TestDigest_InterpolatesBetweenClockSteps measures intervals of a known length
-// with a clock that goes in steps.
+// TestDigest_InterpolatesBetweenClockSteps measures intervals of a known length with a clock that advances in
+// steps.
 func TestDigest_InterpolatesBetweenClockSteps(t *testing.T) {
 	const step = 26
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -73,7 +73,7 @@ func TestDigest_InterpolatesBetweenClockSteps(t *testing.T) {
 			from := math.Floor(at / step)
 			at += length
 			samples[i] = uint64(step * (math.Floor(at/step) - from))
-			at += 7.3 + 5*rnd.Float64() // what the loop does between intervals
+			at += 7.3 + 5*rnd.Float64() // the time between intervals
 		}
 		got := NewDigest(samples, step).Percentile(50)
 		assert.InDelta(t, length, got, step/8.0, "interval of %v ticks", length)
@@ -108,8 +108,8 @@ func TestMedian(t *testing.T) {
 	assert.Equal(t, []float64{3, 1, 2}, in)
 }
 
-func TestPaired_CancelsWhatBothSee(t *testing.T) {
-	// The machine triples everything in the second half; the layers stay 5 apart.
+func TestPaired_CancelsCommonChanges(t *testing.T) {
+	// In the second half all times are tripled; the difference of the layers is always 5.
 	lower := []float64{100, 101, 100, 300, 302, 301}
 	upper := []float64{105, 106, 105, 305, 307, 306}
 	d := Paired(upper, lower)
@@ -120,8 +120,8 @@ func TestPaired_CancelsWhatBothSee(t *testing.T) {
 	assert.Zero(t, Paired(nil, nil))
 }
 
-// Of two hundred series of twenty values the interval misses the median of their distribution in about
-// one of twenty. The series are the same in each run.
+// For about one in twenty of two hundred series of twenty values, the interval does not contain the median of
+// the distribution. The series are the same in each run.
 func TestInterval_ContainsTheMedian(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	const series = 200

@@ -56,7 +56,7 @@ func TestWithin(t *testing.T) {
 func TestStep(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		period float64 // ticks that the counter goes on at a time
+		period float64 // ticks of one step of the counter
 		want   float64
 	}{
 		{"ones", 1, 1},

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 )
 
-// pipes starts members that f serves, and counts those that were closed.
+// pipes starts members served by f, and counts the closed ones.
 func pipes(f func(*Line), closed *int) Start {
 	return func() (net.Conn, io.Closer, error) {
 		here, there := net.Pipe()
@@ -35,7 +35,7 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
-// twice answers numbers with their double, and an error to 0.
+// twice replies to a number with its double, and to 0 with an error.
 func twice(l *Line) {
 	var n int
 	for l.Receive(&n) == nil {
@@ -65,7 +65,7 @@ func TestQuery_ReturnsReplies(t *testing.T) {
 	assert.Equal(t, 3, closed)
 }
 
-// Nobody waits for a process that waits for one that is gone.
+// When a process dies, the query does not wait for processes that wait for it.
 func TestQuery_ProcessDies(t *testing.T) {
 	var undo cleanup.Stack
 	closed, n := 0, 0
@@ -92,7 +92,7 @@ func TestQuery_ProcessDies(t *testing.T) {
 	assert.Equal(t, 3, closed)
 }
 
-// A wait for a process that does not answer lasts no longer than the context.
+// A wait for a process that does not reply ends with the context.
 func TestLaunch_ContextEndsWaits(t *testing.T) {
 	var undo cleanup.Stack
 	ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +101,7 @@ func TestLaunch_ContextEndsWaits(t *testing.T) {
 		var n int
 		_ = l.Receive(&n)
 		cancel()
-		_ = l.Receive(&n) // until the other end closes
+		_ = l.Receive(&n) // until the other side closes
 	}, &closed), &undo)
 	require.NoError(t, err)
 	_, err = Query[int](c, func(int) any { return 1 })

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVar makes the test binary play a child.
+// roleVar makes the test binary run as a child.
 const roleVar = "LAUNCH_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// echo returns what it gets until the parent closes the connection.
+// echo returns the bytes that it receives until the parent closes the connection.
 func echo() {
 	conn, err := Accept()
 	if err != nil {
@@ -41,7 +41,7 @@ func echo() {
 	os.Exit(0)
 }
 
-// start runs a child in a role; exits receives why it exited.
+// start runs a child in a role; exits receives the reason of its exit.
 func start(t *testing.T, role string) (c *Child, exits chan error) {
 	t.Setenv(roleVar, role)
 	exits = make(chan error, 1)
@@ -60,7 +60,7 @@ func roundTrip(t *testing.T, c *Child, text string) {
 	assert.Equal(t, text, string(got))
 }
 
-func TestChild_TalksAndExitsOnHangUp(t *testing.T) {
+func TestChild_RepliesAndExitsOnHangUp(t *testing.T) {
 	c, exits := start(t, "echo")
 	roundTrip(t, c, "hello")
 	assert.NotEqual(t, os.Getpid(), c.PID())
@@ -79,7 +79,7 @@ func TestChild_FreezeStopsAndThawContinues(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Conn.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 	_, err = c.Conn.Read(make([]byte, 1))
-	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "a stopped process does not answer")
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "a stopped process must not reply")
 
 	require.NoError(t, c.Thaw())
 	require.NoError(t, c.Conn.SetReadDeadline(time.Time{}))
@@ -87,8 +87,7 @@ func TestChild_FreezeStopsAndThawContinues(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// processState is the state letter of /proc/PID/stat, behind the name in
-// parentheses.
+// processState returns the state letter of /proc/PID/stat, behind the name in parentheses.
 func processState(t *testing.T, pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	require.NoError(t, err)
@@ -116,7 +115,7 @@ func TestChild_KilledIsReported(t *testing.T) {
 	require.ErrorIs(t, err, ErrExited)
 	assert.ErrorContains(t, err, "killed")
 	assert.Equal(t, err, c.Exited(t.Context()))
-	assert.Error(t, c.Freeze(), "nothing to stop")
+	assert.Error(t, c.Freeze(), "freeze of a dead process")
 }
 
 func TestChild_FailureIsReported(t *testing.T) {

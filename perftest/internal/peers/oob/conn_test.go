@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair returns both ends of a session over a connection in memory.
+// pair returns both sides of a session over a connection in memory.
 func pair(t *testing.T) (initiator, target *Conn) {
 	a, b := net.Pipe()
 	initiator, target = NewConn(a), NewConn(b)
@@ -29,7 +29,7 @@ func pair(t *testing.T) (initiator, target *Conn) {
 	return initiator, target
 }
 
-// reply serves one request with f in a goroutine of its own.
+// reply serves one request with f on a separate goroutine.
 func reply(t *testing.T, c *Conn, f func(Request) (Reply, error)) {
 	done := make(chan struct{})
 	t.Cleanup(func() { <-done })
@@ -82,7 +82,7 @@ func TestCall_ReturnsCauseOfContext(t *testing.T) {
 	<-received
 }
 
-// slowConn takes a second to end the calls on a connection.
+// slowConn needs a second to cancel the calls on a connection.
 type slowConn struct{ net.Conn }
 
 func (c slowConn) SetDeadline(t time.Time) error {
@@ -92,8 +92,8 @@ func (c slowConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// TestCall_UsableAfterContextEnded: a context that ends when the answer is there has nothing to do
-// with the next call.
+// TestCall_UsableAfterContextEnded: a context that ends when the reply has arrived does not affect the next
+// call.
 func TestCall_UsableAfterContextEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
@@ -106,9 +106,9 @@ func TestCall_UsableAfterContextEnded(t *testing.T) {
 				_, err := target.Receive(0)
 				assert.NoError(t, err)
 				cancel()
-				synctest.Wait() // the context has begun to end the call
+				synctest.Wait() // the context has begun to cancel the call
 				assert.NoError(t, target.Reply(Reply{}, nil))
-				time.Sleep(2 * time.Second) // what comes late comes within the next call
+				time.Sleep(2 * time.Second) // a late cancellation is during the next call
 			}
 		}()
 		_, err := initiator.Call(ctx, Request{Verb: Hello})
@@ -135,7 +135,7 @@ func TestReceive_TimesOutWithoutRequest(t *testing.T) {
 	assert.True(t, timeout.Timeout())
 }
 
-func TestReceive_RefusesMalformedBytes(t *testing.T) {
+func TestReceive_RejectsMalformedBytes(t *testing.T) {
 	frame := func(change func([]byte)) []byte {
 		b, err := appendFrame(nil, kindRequest, []byte(`{"verb":"hello"}`))
 		require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestReceive_RefusesMalformedBytes(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = a.Write(c.in) // fails when the reader has seen enough
+				_, _ = a.Write(c.in) // fails when the reader has rejected the input
 				a.Close()
 			}()
 			_, err := NewConn(b).Receive(testenv.Watchdog)
@@ -196,7 +196,7 @@ func TestRequest_Check(t *testing.T) {
 		{"hello with layer", Request{Verb: Hello, Layer: "uct"}, false},
 		{"fill without layer", Request{Verb: Fill}, false},
 		{"open without params", Request{Verb: Open, Layer: "uct"}, false},
-		{"params elsewhere", Request{Verb: Fill, Layer: "uct", Params: params(1)}, false},
+		{"params in another request", Request{Verb: Fill, Layer: "uct", Params: params(1)}, false},
 		{"no memory", Request{Verb: Open, Layer: "uct", Params: params(0)}, false},
 		{"too much memory", Request{Verb: Open, Layer: "uct", Params: params(MaxMemLen + 1)}, false},
 		{"negative length", Request{Verb: Fill, Layer: "uct", Len: -1}, false},

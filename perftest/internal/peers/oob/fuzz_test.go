@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzReadFrame feeds the bytes of an untrusted peer to the decoder of requests. What is
-// accepted must survive a round trip.
+// FuzzReadFrame decodes bytes of an untrusted peer as a request. A decoded request must not change in a round
+// trip.
 func FuzzReadFrame(f *testing.F) {
 	for _, payload := range []string{
 		`{"verb":"hello"}`,

@@ -18,7 +18,7 @@ func TestReady_ReportsRequestAndEnd(t *testing.T) {
 
 	require.NoError(t, NewConn(a).send(kindRequest, &Request{Verb: Hello}))
 	assert.True(t, c.Ready())
-	assert.True(t, c.Ready(), "looking takes nothing")
+	assert.True(t, c.Ready(), "Ready must not consume the request")
 	_, err = c.Receive(0)
 	require.NoError(t, err)
 	assert.False(t, c.Ready())
@@ -41,5 +41,5 @@ func TestReady_AfterClose(t *testing.T) {
 	require.NoError(t, a.Close())
 	c := NewConn(b)
 	require.NoError(t, c.Close())
-	assert.True(t, c.Ready(), "Receive says why")
+	assert.True(t, c.Ready(), "Receive returns the reason")
 }

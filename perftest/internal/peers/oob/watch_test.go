@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sockets are connected pairs by the name of their kind.
+// sockets returns functions that create connected pairs, by the type of socket.
 func sockets(t *testing.T) map[string]func() (a, b net.Conn) {
 	return map[string]func() (a, b net.Conn){
 		"unix": func() (a, b net.Conn) {
@@ -44,10 +44,10 @@ func TestWatch_DetectsEndBehindData(t *testing.T) {
 			got := make([]byte, 1)
 			_, err = a.Read(got)
 			require.NoError(t, err)
-			assert.Equal(t, "a", string(got), "data are left alone, and no end")
+			assert.Equal(t, "a", string(got), "data is not consumed, and is not an end")
 			select {
 			case <-ended:
-				t.Fatal("the other side is there")
+				t.Fatal("Watch reports an end while the other side is connected")
 			default:
 			}
 
@@ -55,7 +55,7 @@ func TestWatch_DetectsEndBehindData(t *testing.T) {
 			<-ended
 			n, err := a.Read(make([]byte, 8))
 			require.NoError(t, err)
-			assert.Equal(t, 2, n, "data are left alone")
+			assert.Equal(t, 2, n, "data is not consumed")
 		})
 	}
 }
@@ -65,7 +65,7 @@ func TestWatch_Stops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := pair()
 			defer b.Close()
-			stop, err := Watch(a, func() { t.Error("called though the connection is open") })
+			stop, err := Watch(a, func() { t.Error("called although the connection is open") })
 			require.NoError(t, err)
 			stop()
 			require.NoError(t, a.Close())

@@ -27,7 +27,7 @@ func newSession(t *testing.T, fault layertest.Fault) *Session {
 	return newSessionOf(t, layertest.Opener(fault))
 }
 
-// newSessionOf is newSession with an opener of the layer.
+// newSessionOf is newSession with the given opener of the layer.
 func newSessionOf(t *testing.T, open layer.Opener) *Session {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestOpen_DetectsWhetherTargetIsNeeded(t *testing.T) {
 	}
 }
 
-func TestSession_ThePartOfTheTarget(t *testing.T) {
+func TestSession_TargetRunsItsPart(t *testing.T) {
 	s := newSession(t, layertest.None)
 	c, err := s.Open(t.Context(), "uct", params)
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestSession_ThePartOfTheTarget(t *testing.T) {
 	assert.ErrorContains(t, s.Prepare(t.Context(), "uct", spec), "1048576 bytes of a memory of 8192")
 }
 
-// noting tells of the parts that are asked for.
+// noting records the parts that are requested.
 type noting struct {
 	layer.Conn
 	parts chan layer.Spec
@@ -93,8 +93,8 @@ func (n noting) Part(s layer.Spec) (layer.Part, error) {
 	return n.Conn.Part(s)
 }
 
-// TestPrepare_SendsTheWholeSpec: both ends do the same operation.
-func TestPrepare_SendsTheWholeSpec(t *testing.T) {
+// TestPrepare_SendsCompleteSpec: both sides run the same operation.
+func TestPrepare_SendsCompleteSpec(t *testing.T) {
 	parts := make(chan layer.Spec, 1)
 	open := layertest.Opener(layertest.None)
 	s := newSessionOf(t, func(c layer.Config) (layer.Conn, error) {
@@ -160,13 +160,13 @@ func TestSession_EndsWithTarget(t *testing.T) {
 		err = s.Explain(lost)
 		assert.ErrorIs(t, err, c.want)
 		assert.ErrorIs(t, err, lost)
-		assert.Equal(t, layer.ErrData, s.Explain(layer.ErrData), "the target has no part in it")
+		assert.Equal(t, layer.ErrData, s.Explain(layer.ErrData), "an error that the target does not explain")
 		assert.NoError(t, s.Close())
 		assert.NoError(t, s.Close(), "again")
 	}
 }
 
-func TestNew_ReturnsReasonOfTargetsExit(t *testing.T) {
+func TestNew_ReturnsExitReasonOfTarget(t *testing.T) {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
@@ -183,16 +183,16 @@ func TestCheck_Stamp(t *testing.T) {
 	assert.ErrorContains(t, s.Check(t.Context(), "uct", 5, 100, &stamp), "a sequence number")
 }
 
-// TestExplain_QueriesLivingTarget waits for no time to pass: the target answers.
+// TestExplain_QueriesLivingTarget: Explain does not wait for a timeout, as the target replies.
 func TestExplain_QueriesLivingTarget(t *testing.T) {
 	s := newSession(t, layertest.None)
 	own := errors.New("no such thing")
 	assert.Equal(t, own, s.Explain(own))
-	assert.NoError(t, s.Rest(t.Context()), "it is still of use")
+	assert.NoError(t, s.Rest(t.Context()), "the session still works")
 }
 
-// TestExplain_AnotherVersion: a target of another version hangs up, which is not why there is no
-// session.
+// TestExplain_AnotherVersion: a target of another version hangs up; the reason is the version, and not the
+// hang-up.
 func TestExplain_AnotherVersion(t *testing.T) {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
@@ -207,8 +207,8 @@ func TestExplain_AnotherVersion(t *testing.T) {
 	assert.Equal(t, refused, s.Explain(refused))
 }
 
-// A target that has not answered yet may just wait for a processor.
-func TestCall_WaitsForATargetOnThisHost(t *testing.T) {
+// A call to a target on this host has no time limit, as the target may only wait for a CPU.
+func TestCall_WaitsForLocalTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		peer := oob.NewConn(b)

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve runs a target for one test and returns the initiator's end and how the
-// target ended.
+// serve runs a target for one test and returns the side of the initiator, and a channel for the error of the
+// target.
 func serve(ctx context.Context, t *testing.T, fault layertest.Fault) (c *oob.Conn, ended chan error) {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func serve(ctx context.Context, t *testing.T, fault layertest.Fault) (c *oob.Con
 	return c, ended
 }
 
-// exchange is one request and what must come back.
+// exchange is a request and its expected reply.
 type exchange struct {
 	req  oob.Request
 	want string // part of the error; empty for success
@@ -43,7 +43,7 @@ func open(layer string, memLen int) oob.Request {
 	return oob.Request{Verb: oob.Open, Layer: layer, Params: &oob.Params{MemLen: memLen}}
 }
 
-func TestServe_RefusesWhatMakesNoSense(t *testing.T) {
+func TestServe_RejectsInvalidRequests(t *testing.T) {
 	c, ended := serve(t.Context(), t, layertest.RefuseOpen)
 	for _, x := range []exchange{
 		{oob.Request{Verb: oob.Hello}, ""},
@@ -95,10 +95,10 @@ func TestServe_RepliesWithValues(t *testing.T) {
 	assert.ErrorIs(t, <-ended, ErrDisconnected)
 }
 
-func TestServe_WantsHelloFirst(t *testing.T) {
+func TestServe_RequiresHelloFirst(t *testing.T) {
 	c, ended := serve(t.Context(), t, layertest.None)
 	_, err := c.Call(t.Context(), oob.Request{Verb: oob.Bye})
-	assert.Error(t, err, "the connection is closed")
+	assert.Error(t, err, "a reply on a closed connection")
 	assert.ErrorIs(t, <-ended, oob.ErrFrame)
 }
 
@@ -120,7 +120,7 @@ func TestServe_TimesOutOnSilentPeer(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// frameHead begins a request with a payload of n bytes.
+// frameHead returns the header of a request with a payload of n bytes.
 func frameHead(version, n byte) []byte {
 	return []byte{'g', 'u', 'p', 'x', version, 1, 0, 0, 0, 0, 0, n}
 }
@@ -128,11 +128,11 @@ func frameHead(version, n byte) []byte {
 // TestServe_Disconnected: an initiator disconnects at any point of the handshake.
 func TestServe_Disconnected(t *testing.T) {
 	hello := string(frameHead(oob.Version, 16)) + `{"verb":"hello"}`
-	for name, said := range map[string]string{"nothing": "", "half a message": hello[:20], "hello": hello} {
+	for name, sent := range map[string]string{"nothing": "", "half a message": hello[:20], "hello": hello} {
 		t.Run(name, func(t *testing.T) {
 			a, b, err := oob.Pipe()
 			require.NoError(t, err)
-			_, err = a.Write([]byte(said))
+			_, err = a.Write([]byte(sent))
 			require.NoError(t, err)
 			require.NoError(t, a.Close())
 			assert.ErrorIs(t, Serve(t.Context(), b, layertest.Set("uct"), Options{}), ErrDisconnected)
@@ -140,8 +140,7 @@ func TestServe_Disconnected(t *testing.T) {
 	}
 }
 
-// TestServe_AnotherVersion: an initiator of another version learns which one this is, and the
-// target which one the initiator is.
+// TestServe_AnotherVersion: if the versions differ, each side gets an error with the version of the other side.
 func TestServe_AnotherVersion(t *testing.T) {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
@@ -157,9 +156,9 @@ func TestServe_AnotherVersion(t *testing.T) {
 	assert.ErrorIs(t, <-ended, oob.ErrVersion)
 }
 
-// A request that comes within the delay ends it, and the layer is left alone: the
-// answer to Rest tells.
-func TestServe_DrivesAfterTheDelay(t *testing.T) {
+// A request within the delay ends it, and the target does not drive the layer; the reply to Rest shows
+// that.
+func TestServe_DrivesAfterDelay(t *testing.T) {
 	c, ended := serve(t.Context(), t, layertest.None)
 	call := func(r oob.Request) uint64 {
 		t.Helper()
@@ -169,13 +168,13 @@ func TestServe_DrivesAfterTheDelay(t *testing.T) {
 	}
 	call(oob.Request{Verb: oob.Hello})
 	call(open("uct", 64))
-	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // on a busy machine this process may be late
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // on a busy machine this process may run late
 		call(oob.Request{Verb: oob.Drive, Layer: "uct", Value: uint64(time.Second)})
 		return call(oob.Request{Verb: oob.Rest}) == 0
 	})
 	call(oob.Request{Verb: oob.Drive, Layer: "uct"})
 	assert.Equal(t, uint64(1), call(oob.Request{Verb: oob.Rest}))
-	assert.Zero(t, call(oob.Request{Verb: oob.Rest}), "not since the last one")
+	assert.Zero(t, call(oob.Request{Verb: oob.Rest}), "the target has driven the layer since the last Rest")
 	require.NoError(t, c.Close())
 	<-ended
 }
