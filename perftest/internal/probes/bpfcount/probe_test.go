@@ -15,25 +15,25 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// childEnv makes this test binary a process that is counted.
+// childEnv makes this test binary the counted process.
 const childEnv = "GUCX_BPFCOUNT_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if !testenv.ServeChild(childEnv, askForParent) {
+	if !testenv.ServeChild(childEnv, callGetppid) {
 		testenv.Main(m)
 	}
 }
 
-// childCalls is how often the child asks for its parent each time that it works.
+// childCalls is the number of getppid calls of the child for each piece of work.
 const childCalls = 777
 
-func askForParent() {
+func callGetppid() {
 	for range childCalls {
 		unix.Getppid()
 	}
 }
 
-// open opens a probe; without the rights for it the test is skipped.
+// open opens a probe; without the permission for it the test is skipped.
 func open(t *testing.T) *Probe {
 	t.Helper()
 	p, err := Open()
@@ -45,7 +45,7 @@ func open(t *testing.T) *Probe {
 	return p
 }
 
-// counted returns what p counts while f runs on a thread of its own.
+// counted returns the counts of p while f runs on a separate thread.
 func counted(t *testing.T, p *Probe, w Watch, f func()) [Groups]Counts {
 	t.Helper()
 	runtime.LockOSThread()
@@ -68,7 +68,7 @@ func counted(t *testing.T, p *Probe, w Watch, f func()) [Groups]Counts {
 	return after
 }
 
-// ownThread stands for the thread that the test runs on.
+// ownThread represents the thread of the test.
 const ownThread = -1
 
 // pipePairs writes a byte to a pipe and reads it back, n times.
@@ -89,11 +89,11 @@ func pipePairs(t *testing.T, n int) func() {
 	}
 }
 
-// scheduling are calls that the runtime makes when it interrupts a goroutine.
+// scheduling are the system calls of the runtime when it preempts a goroutine.
 var scheduling = []int{unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_FUTEX, unix.SYS_TGKILL,
 	unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_EPOLL_PWAIT, unix.SYS_MADVISE}
 
-// calls are the system calls that were made, by number, without those of scheduling.
+// calls returns the counted system calls, by number, without those of scheduling.
 func (c *Counts) calls() map[int]uint64 {
 	made := map[int]uint64{}
 	for n, v := range c.Calls {
@@ -121,7 +121,7 @@ func TestProbe_CountsNothingWithoutEvents(t *testing.T) {
 		}
 	})
 	assert.Empty(t, all[Caller].calls())
-	assert.Zero(t, all[Rest], "nobody was asked for")
+	assert.Zero(t, all[Rest], "events of threads that were not watched")
 	assert.Zero(t, all[Peer])
 }
 
@@ -160,7 +160,7 @@ func TestProbe_DoesNotCountOtherProcesses(t *testing.T) {
 	all = counted(t, p, Watch{Thread: ownThread, Peer: c.Process.Pid}, func() { c.Work(t) })
 	assert.Zero(t, all[Caller].Calls[unix.SYS_GETPPID])
 	assert.Equal(t, uint64(childCalls), all[Peer].Calls[unix.SYS_GETPPID])
-	assert.Equal(t, uint64(1), all[Peer].Calls[unix.SYS_WRITE], "the answer")
+	assert.Equal(t, uint64(1), all[Peer].Calls[unix.SYS_WRITE], "the reply")
 }
 
 func TestProbe_ContextSwitches(t *testing.T) {
@@ -171,8 +171,8 @@ func TestProbe_ContextSwitches(t *testing.T) {
 		}
 	})
 	assert.Positive(t, all[Caller].Events[Switches])
-	assert.Zero(t, all[Rest], "the idle task is nobody")
-	assert.Zero(t, all[Peer], "the idle task is nobody")
+	assert.Zero(t, all[Rest], "the idle task belongs to no group")
+	assert.Zero(t, all[Peer], "the idle task belongs to no group")
 }
 
 func TestProbe_PageFaults(t *testing.T) {
@@ -214,18 +214,18 @@ func TestProbe_Packets(t *testing.T) {
 	assert.GreaterOrEqual(t, all[Caller].Events[Transmits], uint64(n))
 }
 
-// TestProbe_CloseReleasesEverything looks for descriptors and mappings, as nothing else
-// keeps a program or a map: none is pinned.
+// TestProbe_CloseReleasesEverything checks descriptors and mappings: programs and maps are not pinned, so nothing
+// else holds them.
 func TestProbe_CloseReleasesEverything(t *testing.T) {
 	p := open(t)
-	require.NotEmpty(t, bpfObjects(t), "this test looks in the right place")
+	require.NotEmpty(t, bpfObjects(t), "bpfObjects must find the objects of an open probe")
 	p.Start(Watch{Process: os.Getpid()})
 	require.NoError(t, p.Close())
-	require.NoError(t, p.Close(), "a second time")
+	require.NoError(t, p.Close(), "Close must be idempotent")
 	assert.Empty(t, bpfObjects(t))
 }
 
-// bpfObjects lists what the process has of BPF.
+// bpfObjects lists the BPF objects of the process.
 func bpfObjects(t *testing.T) (found []string) {
 	fds, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/bpfcount"
 )
 
-// childEnv makes this test binary a target that is counted.
+// childEnv makes this test binary the counted target.
 const childEnv = "GUCX_COUNTERS_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// What work does.
+// The events of work.
 const (
 	workCalls  = 1000 // getppid
-	workFaults = 64   // first touches of a page, at least
-	workSleeps = 5    // each may end at once, by a signal; not all do
+	workFaults = 64   // first accesses to a page, at least
+	workSleeps = 5    // a signal may end some of them at once
 )
 
 func work() {
@@ -42,7 +42,7 @@ func work() {
 	if err != nil {
 		panic(err)
 	}
-	_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE) // fails where there are none
+	_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE) // fails on kernels without huge pages
 	for i := 0; i < len(mem); i += os.Getpagesize() {
 		mem[i] = 1
 	}
@@ -51,8 +51,7 @@ func work() {
 	}
 }
 
-// open opens a source; without the rights for it the test is skipped. All have
-// rusage.
+// open opens a source; without the permission for it the test is skipped. rusage needs none.
 func open(t *testing.T, name string, peer int) *Counter {
 	c, err := Open(name, peer)
 	if name != "rusage" && (errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported)) {
@@ -65,7 +64,7 @@ func open(t *testing.T, name string, peer int) *Counter {
 	return c
 }
 
-// count returns what happens while f runs, per piece of work.
+// count returns the events while f runs, per piece of work.
 func count(t *testing.T, c *Counter, ops int, f func()) *result.Counters {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -79,8 +78,7 @@ func count(t *testing.T, c *Counter, ops int, f func()) *result.Counters {
 	return r
 }
 
-// assertFaults expects those of a piece of work; not all architectures have the
-// tracepoint.
+// assertFaults checks the page faults of a piece of work; some architectures have no tracepoint for them.
 func assertFaults(t *testing.T, source string, u result.Usage) {
 	t.Helper()
 	faults, counted := u.Events[result.Faults]
@@ -90,21 +88,21 @@ func assertFaults(t *testing.T, source string, u result.Usage) {
 	assert.GreaterOrEqual(t, faults, float64(workFaults))
 }
 
-func TestCounter_TheCallingThread(t *testing.T) {
+func TestCounter_CountsCallingThread(t *testing.T) {
 	for _, s := range sources {
 		t.Run(s.name, func(t *testing.T) {
 			c := open(t, s.name, 0)
-			for range 2 { // it can be started again
+			for range 2 { // the counter can be started again
 				r := count(t, c, 4, work)
 				assertFaults(t, s.name, r.Caller)
 				assert.Positive(t, r.Caller.Events[result.Switches])
-				assert.Nil(t, r.Target, "none was named")
+				assert.Nil(t, r.Target, "there is no target")
 				if s.name == "bpf" {
 					assert.Equal(t, float64(workCalls), r.Caller.Calls["getppid"])
 					assert.GreaterOrEqual(t, r.Caller.Events[result.Syscalls], float64(workCalls+workSleeps+3))
 				} else {
 					assert.Nil(t, r.Caller.Calls)
-					assert.NotContains(t, r.Caller.Events, result.Syscalls, "it cannot know")
+					assert.NotContains(t, r.Caller.Events, result.Syscalls, "rusage does not count system calls")
 				}
 				if s.name == "perf" {
 					assert.Positive(t, r.Caller.Events[result.CPUTime])
@@ -114,7 +112,7 @@ func TestCounter_TheCallingThread(t *testing.T) {
 	}
 }
 
-func TestCounter_TheTarget(t *testing.T) {
+func TestCounter_CountsTarget(t *testing.T) {
 	for _, name := range []string{"bpf", "perf"} {
 		t.Run(name, func(t *testing.T) {
 			peer := testenv.StartChild(t, childEnv)
@@ -137,17 +135,17 @@ func TestCounter_RusageDoesNotCountTarget(t *testing.T) {
 	assert.Equal(t, &result.Usage{}, r.Target)
 }
 
-func TestCounter_TheRestOfTheProcess(t *testing.T) {
+func TestCounter_CountsRestOfProcess(t *testing.T) {
 	ask, answer := make(chan bool), make(chan bool)
 	go func() {
 		defer close(answer)
-		runtime.LockOSThread() // until its end: the thread is another one
+		runtime.LockOSThread() // the goroutine has a separate thread until it ends
 		for range ask {
 			work()
 			answer <- true
 		}
 	}()
-	ask <- true // the thread is there
+	ask <- true // wait for the thread
 	<-answer
 	for _, s := range sources {
 		t.Run(s.name, func(t *testing.T) {
@@ -178,13 +176,13 @@ func TestOpen_FallsBackWithReason(t *testing.T) {
 	assert.Equal(t, result.CounterSource{Name: "rusage", Refused: []string{"bpf: operation not permitted", "perf: permission denied"}}, c.Source())
 
 	_, err = Open("bpf", 0)
-	assert.ErrorIs(t, err, os.ErrPermission, "who names a source wants that or an error")
+	assert.ErrorIs(t, err, os.ErrPermission, "a named source must not be replaced")
 	_, err = Open("dtrace", 0)
 	assert.ErrorContains(t, err, "auto, bpf, perf, rusage")
 }
 
-func TestPerf_AThreadThatIsNot(t *testing.T) {
-	const none = 1 << 22 // pid_max is at most that
+func TestPerf_MissingThread(t *testing.T) {
+	const none = 1 << 22 // the maximum of pid_max
 	_, err := threadsOf(none)
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	s := &perfSource{}

@@ -17,15 +17,15 @@ import (
 	"github.com/gucx/gucx/uct/sm"
 )
 
-// usual is how often a case is counted to see what is usual.
+// usual is the number of repetitions that show the usual count of a case.
 const usual = 3
 
-// countBudget counts what budgets are set for, from the part stepped on; all in one child, as
-// opening the layers takes as long as many cases.
+// countBudget counts the cases of budgets, from the part stepped on, and all of them in one child, as opening the
+// layers takes as long as many cases.
 func countBudget(t *testing.T, reps int, stepped Part, plans ...Plan) *Measurement {
 	t.Helper()
-	testenv.SkipCheckptr(t, "its own instructions would be counted")
-	testenv.SkipShort(t, "the same on any number of processors")
+	testenv.SkipCheckptr(t, "the instructions of checkptr would be counted")
+	testenv.SkipShort(t, "the same on any number of CPUs")
 	m := countLayers(t, "shm", reps, cases(plans...), measurer{detail: ByFunction, stepped: stepped})
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -35,42 +35,41 @@ func countBudget(t *testing.T, reps int, stepped Part, plans ...Plan) *Measureme
 	return m
 }
 
-// sorted are the operations of a table, in the order in which they are counted.
+// sorted returns the operations of a table, in the order in which they are counted.
 func sorted[V any](table map[Op]V) []Op { return slices.Sorted(maps.Keys(table)) }
 
-// Budgets of operations of 8 bytes, of minZcopy bytes for those that have no 8, in instructions.
+// Budgets of operations of 8 bytes, or of minZcopy bytes for zcopy, in instructions.
 var (
-	// rcOver is what uct/ib/rc may add to verbs.
+	// rcOver is the number of instructions that uct/ib/rc may add to verbs.
 	rcOver = map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 90, Flush: 120, PutZcopy: 80, GetZcopy: 80}
-	// directOver is what rc_mlx5 may add to mlx5 queues that their user writes.
+	// directOver is the number that rc_mlx5 may add to mlx5 queues that the caller writes.
 	directOver = map[Op]int{Put: 20, Flush: 135}
-	// ucpOver is what UCP may add to UCT over rc: the goals of get, fetch and flush, and what
-	// puts and gets take that are not copied. Eight instructions of a put refuse ranges outside
-	// the region.
+	// ucpOver is the number that UCP may add to UCT over rc: the goals of get, fetch and flush, and the budgets
+	// of zcopy puts and gets. Eight instructions of a put reject ranges outside of the region.
 	ucpOver = map[Op]int{Put: 42, Get: 80, FAdd: 80, Flush: 150, PutZcopy: 126, GetZcopy: 132}
-	// overSM are what one-sided operations on mapped memory may take over sm, with all layers
-	// and by uct alone: what was counted, and a few percent.
+	// overSM are the budgets of one-sided operations on mapped memory over sm, with all layers and with uct
+	// only: the count plus a few percent.
 	overSM = map[Op]map[Part]int{Put: {UCT: 45, UCP: 82}, Get: {UCT: 46, UCP: 128}}
 )
 
 const (
-	// budgetIdleUCP is Worker.Progress with nothing to do, for each active iface. The rig's
-	// worker has one, rc; on ud nothing is connected after the handshake.
+	// budgetIdleUCP is the budget of an idle Worker.Progress, for each active iface. The worker of the rig has one,
+	// rc; ud has no connection after the handshake.
 	budgetIdleUCP = 28
-	// budgetShared is what a SharedWorker adds to a put while no other goroutine uses it: a
-	// lock and its release, and two calls.
+	// budgetShared is the number that a SharedWorker adds to a put while no other goroutine uses it: a lock, an
+	// unlock and two calls.
 	budgetShared = 75
-	resolveMost  = 300 // resolving a key; a request and its queues would be more
+	resolveMost  = 300 // resolution of a key; a request with its queues would take more
 	pollLeast    = 25  // a poll of an empty completion queue
 )
 
-// Puts and messages that rc_mlx5 writes inline into several basic blocks, in bytes, and the share of the instructions of rc that it
-// may take. A message is inline with its header, and sizes contain it.
+// Lengths in bytes of puts and messages that rc_mlx5 writes inline into several basic blocks, and the part of the instructions of rc that it
+// may need. A message is inline with its header, and lengths include it.
 var inlineSizes = []int{64, 128, dv.MaxInline}
 
 const inlineShare = 0.6
 
-// rcInline is the length in bytes from which on rc copies puts and messages.
+// rcInline is the length in bytes above which rc copies puts and messages.
 const rcInline = 128
 
 func TestBudget_OneSided(t *testing.T) {
@@ -89,7 +88,7 @@ func TestBudget_OneSided(t *testing.T) {
 			assert.LessOrEqual(t, total(op, UCT, "")-total(op, Verbs, ""), most, op)
 		}
 	})
-	t.Run("rc_mlx5", func(t *testing.T) { // which writes the queue itself
+	t.Run("rc_mlx5", func(t *testing.T) { // rc_mlx5 writes the queue itself
 		assert.LessOrEqual(t, 2*total(Put, UCT, dv.RCName), total(Put, UCT, ""))
 		for _, size := range inlineSizes {
 			by := func(op Op, transport string) float64 {
@@ -137,8 +136,8 @@ func TestBudget_OneSided(t *testing.T) {
 	})
 }
 
-// windowBudgets are the instructions of uct/ib/rc for one operation of a window, its share of
-// the flush included. What verbs take is in the budgets of single operations.
+// windowBudgets are the instructions of uct/ib/rc for one operation of a window, including its part of the
+// flush. The budgets of single operations include those of verbs.
 var windowBudgets = map[Op]int{PutWindow: 107, GetWindow: 110, FAddWindow: 120}
 
 func TestBudget_Windows(t *testing.T) {
@@ -149,10 +148,10 @@ func TestBudget_Windows(t *testing.T) {
 	}
 }
 
-// Budgets of messages, in instructions: what was counted, and a few percent.
+// Budgets of messages, in instructions: the count plus a few percent.
 var (
-	// messageBudgets are what a message of 8 bytes, which are its header, may take outside the
-	// device, by transport: the sender's AMShort and AMBcopy, and the receiver's progress.
+	// messageBudgets are the budgets of a message of 8 bytes, which are its header, without the device, by transport:
+	// AMShort and AMBcopy of the sender, and progress of the receiver.
 	messageBudgets = map[string]map[Op]int{
 		rc.Name:   {AMShort: 440, AMBcopy: 570, AMShortRecv: 625},
 		dv.RCName: {AMShort: 170, AMBcopy: 450, AMShortRecv: 440},
@@ -161,14 +160,14 @@ var (
 		sm.Name:   {AMShort: 74, AMBcopy: 228, AMShortRecv: 130},
 		self.Name: {AMShort: 40, AMBcopy: 125, AMShortRecv: 64},
 	}
-	// messageOver is what SendActive adds to AMShort over sm and self, of 8 bytes, by side.
+	// messageOver is the number that SendActive adds to AMShort of 8 bytes over sm and self, by side.
 	messageOver = map[Op]int{AMShort: 45, AMShortRecv: 45}
-	// tagBudget is what ucp itself takes for a tagged message of 8 bytes over sm and self.
+	// tagBudget is the number of ucp itself for a tagged message of 8 bytes over sm and self.
 	tagBudget = map[Op]int{Tag: 43, TagPost: 56, TagRecv: 72, TagKept: 268}
-	// tagOver is what a tagged message of 8 bytes, sent and received, adds over sm and self to AMShort.
+	// tagOver is the number that a tagged message of 8 bytes, sent and received, adds to AMShort over sm and self.
 	tagOver = 116
-	// rndvBudget is what ucp and sm take for a message that is announced and got, from and to
-	// allocated memory: announce it, get it and acknowledge, end the send.
+	// rndvBudget is the number of ucp and sm for a rendezvous message with a get, from and to allocated memory: the
+	// RTS, the get and the ATS, the completion of the send.
 	rndvBudget = map[Op]int{Rndv: 845, RndvRecv: 1600, RndvDone: 516}
 )
 

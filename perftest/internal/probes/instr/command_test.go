@@ -29,7 +29,7 @@ func TestPlan_Cases(t *testing.T) {
 	assert.Len(t, p.Cases(), 4)
 	p = Plan{Ops: []Op{PollTx, PollRx}, APIs: []Part{Verbs, AVerbs, UCT, UCP}, Sizes: []int{8, 1024}}
 	assert.Equal(t, []Case{{Op: PollTx, API: Verbs}, {Op: PollTx, API: AVerbs, Switch: "rc_mlx5"}, {Op: PollRx, API: Verbs}, {Op: PollRx, API: AVerbs, Switch: "rc_mlx5"}},
-		p.Cases(), "of the layers that have two queues")
+		p.Cases(), "cases of layers with two queues")
 	p = Plan{Ops: []Op{AMShort, AMBcopyRecv}, APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}}
 	var want []Case
 	for _, c := range []Case{{Op: AMShort, API: UCT, Size: 8}, {Op: AMBcopyRecv, API: UCT, Size: 8}, {Op: AMBcopyRecv, API: UCT, Size: 1024}} {
@@ -37,14 +37,14 @@ func TestPlan_Cases(t *testing.T) {
 			want = append(want, c)
 		}
 		if c.Op == AMBcopyRecv && c.Size == 8 {
-			continue // SendActive chooses, and sends these short
+			continue // SendActive sends these with AMShort
 		}
 		for _, c.Switch = range []string{"", "rc_mlx5", "sm", "self"} {
 			c.API = UCP
 			want = append(want, c)
 		}
 	}
-	assert.Equal(t, want, p.Cases(), "messages of uct are over every transport")
+	assert.Equal(t, want, p.Cases(), "messages of uct over every transport")
 	p = Plan{Ops: []Op{Put, FAdd, Idle}, APIs: []Part{Verbs, UCP}, Sizes: []int{8, 1024}, Switches: true}
 	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCP, Size: 8, Switch: "resolve"})
 	assert.Contains(t, p.Cases(), Case{Op: Idle, API: UCP, Switch: "idle-ud"})
@@ -54,7 +54,7 @@ func TestPlan_Cases(t *testing.T) {
 	assert.Contains(t, p.Cases(), direct)
 }
 
-// TestOptions_APIs: averbs are below rc_mlx5 alone, and counted whenever they are named.
+// TestOptions_APIs: averbs are only below rc_mlx5, and are counted if they are named.
 func TestOptions_APIs(t *testing.T) {
 	assert.Equal(t, []string{"verbs", "uct", "ucp"}, options{transports: []string{"rc", "sm"}}.apis())
 	assert.Equal(t, []string{"verbs", "averbs", "uct", "ucp"}, options{transports: []string{"rc", "rc_mlx5"}}.apis())
@@ -75,10 +75,10 @@ func TestCommand_BadFlags(t *testing.T) {
 	}{
 		{"operation", []string{"--ops", "put,push"}, `unknown operation "push"`},
 		{"layer", []string{"--layers", "tcp"}, `unknown layer "tcp"`},
-		{"device is no API", []string{"--layers", "device"}, `unknown layer "device"`},
+		{"device is not an API", []string{"--layers", "device"}, `unknown layer "device"`},
 		{"transport", []string{"-x", "tcp"}, `unknown transport "tcp"`},
 		{"size 0", []string{"-s", "0"}, "1..65536"},
-		{"size beyond", []string{"-s", "65537"}, "1..65536"},
+		{"size above the limit", []string{"-s", "65537"}, "1..65536"},
 		{"repetitions", []string{"-n", "0"}, "at least 1"},
 		{"fabric", []string{"--fabric", "roce"}, `fabric "roce": there are loop, shm`},
 		{"format", []string{"-o", "xml"}, `unknown output format "xml"`},

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 )
 
-// allOps are the operations in the order of the report.
+// allOps returns the operations in the order of the report.
 func allOps() (ops []Op) {
 	for op := range numOps {
 		ops = append(ops, op)
@@ -21,7 +21,7 @@ func allOps() (ops []Op) {
 	return ops
 }
 
-// countLayers counts cases on the layers as they are.
+// countLayers counts cases on the real layers.
 func countLayers(t *testing.T, fabric string, reps int, c []Case, by measurer) *Measurement {
 	t.Helper()
 	m, err := countBy(t, job{Cases: c, Fabric: fabric, Reps: reps, Warmup: warmup}, by)
@@ -50,8 +50,8 @@ func sampleOf(t *testing.T, m *Measurement, c Case) Sample {
 	return Sample{}
 }
 
-// everyCase are plans that, with the budgets, have each case but windows in UCP, each of which
-// takes as long as a hundred others: those are for sweeps.
+// everyCase returns plans that, with the budgets, have each case except windows of UCP. Each of those takes as long
+// as a hundred others, and runs in sweeps.
 func everyCase() []Plan {
 	layers := []Part{Verbs, AVerbs, UCT, UCP}
 	if testing.Short() {
@@ -70,21 +70,20 @@ func everyCase() []Plan {
 	}
 }
 
-// TestLayers_EveryCaseCounts takes each case once on one fabric, and with -short some of them:
-// each instruction is three system calls, and takes a hundred times as long in emulation. A sweep
-// is for both fabrics.
+// TestLayers_EveryCaseCounts counts each case once on one fabric, and with -short some of them: each instruction
+// takes three system calls, and a hundred times as long in emulation. A sweep runs both fabrics.
 func TestLayers_EveryCaseCounts(t *testing.T) {
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
 			if fabric != "shm" {
-				testenv.SkipSweep(t, "as over shm")
+				testenv.SkipSweep(t, "the same code as over shm")
 			}
 			checkCases(t, countLayers(t, fabric, 1, cases(everyCase()...), measurer{stepped: Verbs}))
 		})
 	}
 }
 
-// cases are those of all plans.
+// cases returns the cases of all plans.
 func cases(plans ...Plan) (all []Case) {
 	for _, p := range plans {
 		all = append(all, p.Cases()...)
@@ -92,7 +91,7 @@ func cases(plans ...Plan) (all []Case) {
 	return all
 }
 
-// checkCases holds that each case ran the layer that was called and none above it.
+// checkCases checks that each case has executed the layer that was called and none above it.
 func checkCases(t *testing.T, m *Measurement) {
 	t.Helper()
 	require.NotEmpty(t, m.Results)
@@ -109,10 +108,10 @@ func checkCases(t *testing.T, m *Measurement) {
 	}
 }
 
-// TestLayers_WithoutTheDevice: what the layers execute does not depend on whether the device
-// is counted, and of the device only its beginning is where it runs at full speed.
+// TestLayers_WithoutTheDevice: the instructions of the layers do not depend on whether the device is counted. If it
+// is not, only the first instruction of the device is in the counts.
 func TestLayers_WithoutTheDevice(t *testing.T) {
-	testenv.SkipShort(t, "the same on any number of processors")
+	testenv.SkipShort(t, "the same on any number of CPUs")
 	plan := cases(Plan{Ops: []Op{Put, Add}, APIs: []Part{UCT}, Sizes: []int{8}})
 	with := countLayers(t, "shm", usual, plan, measurer{})
 	without := countLayers(t, "shm", usual, plan, measurer{stepped: Verbs})
@@ -127,11 +126,11 @@ func TestLayers_WithoutTheDevice(t *testing.T) {
 	}
 }
 
-// doorbells bounds how often one operation calls the device.
+// doorbells limits the number of calls of the device for one operation.
 const doorbells = 4
 
-// Both sides of a message run what they must: the device on the sender's and the
-// receiver's where there is one, and no other layer than uct where there is none.
+// Both sides of a message execute the expected layers: the device on both sides if there is one, and otherwise only
+// uct.
 func TestLayers_MessagesOnBothSides(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv, AMBcopy, AMBcopyRecv}
 	m := countLayers(t, "shm", 1, cases(Plan{Ops: ops, APIs: []Part{UCT}, Sizes: []int{8}}), measurer{stepped: Verbs})

@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// count runs a job in a child that is this test binary, and skips the test where
-// ptrace is forbidden.
+// count runs a job in a child that is this test binary, and skips the test if ptrace is forbidden.
 func count(t *testing.T, j job, d Detail) (*Measurement, error) {
 	t.Helper()
 	return countBy(t, j, measurer{detail: d})
@@ -59,7 +58,7 @@ func TestMeasure_StandIn(t *testing.T) {
 	}
 	assert.Zero(t, v.Profile.Part(UCT))
 	assert.Positive(t, u.Profile[Place{Part: UCT, Function: "uct.IOVLen"}])
-	assert.Equal(t, v.Profile.Part(Verbs), u.Profile.Part(Verbs), "the same call")
+	assert.Equal(t, v.Profile.Part(Verbs), u.Profile.Part(Verbs), "both APIs make the same call")
 	assert.Equal(t, u.Total(), u.Profile.Part(UCT)+v.Total())
 
 	assert.Contains(t, res.Results[2].Skip, "stand-in has no get")
@@ -76,7 +75,7 @@ func TestMeasure_SameCountEachTime(t *testing.T) {
 	assert.Equal(t, first.Results[0].Sample.Profile, second.Results[0].Sample.Profile)
 }
 
-// TestMeasure_Void: a case that never meets what it counts is skipped with the reason.
+// TestMeasure_Void: a case whose repetitions are all void is skipped with the reason.
 func TestMeasure_Void(t *testing.T) {
 	t.Setenv(standinEnv, "void")
 	res, err := count(t, standinJob(Case{Op: Put, API: UCT, Size: 8}), ByLine)
@@ -95,7 +94,7 @@ func TestMeasure_ChildFails(t *testing.T) {
 	}
 }
 
-// TestMeasure_ReturnsCompletedCases: cases that were counted to their end are there.
+// TestMeasure_ReturnsCompletedCases: the result has the cases that were completely counted.
 func TestMeasure_ReturnsCompletedCases(t *testing.T) {
 	t.Setenv(standinEnv, "")
 	why := errors.New("enough")

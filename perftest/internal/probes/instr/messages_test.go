@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestMessages_WithoutRoom: a message that a transport has no room for, because the far end has
-// not run, is a repetition that does not count, and a later one has room.
+// TestMessages_WithoutRoom: if a transport has no room for a message, as the other side has not run, the repetition
+// is void, and a later one has room.
 func TestMessages_WithoutRoom(t *testing.T) {
 	for _, tl := range transports {
 		t.Run(tl, func(t *testing.T) {
@@ -36,12 +36,12 @@ func TestMessages_WithoutRoom(t *testing.T) {
 	}
 }
 
-// fillID is the handler of messages that only take room.
+// fillID is the handler of messages that only fill the queue.
 const fillID = amID + 1
 
 func drop([]byte, uct.Desc) (keep bool) { return false }
 
-// fillUp sends until there is no room.
+// fillUp sends until the transport has no room.
 func fillUp(t *testing.T, r *uctRig) {
 	t.Helper()
 	const limit = 1 << 20
@@ -52,5 +52,5 @@ func fillUp(t *testing.T, r *uctRig) {
 		}
 		require.NoError(t, err)
 	}
-	t.Fatal("always room")
+	t.Fatal("the transport always has room")
 }

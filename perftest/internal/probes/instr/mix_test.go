@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// noKinds is what a collector gets of windows that were not stepped.
+// noKinds is the function of a collector for windows that were not stepped.
 func noKinds() map[Place]Mix { return nil }
 
-// The bytes are those that the Go assembler makes.
+// The bytes are output of the Go assembler.
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {
 		bytes, text string
@@ -56,5 +56,5 @@ func TestMix_Adds(t *testing.T) {
 	}
 	assert.Equal(t, Mix{Branches: 3, Calls: 2, Indirect: 1, Loads: 2}, m)
 	s := Sample{mix: map[Place]Mix{{Part: UCT}: m, {Part: Device}: m, {Part: harness}: m}}
-	assert.Equal(t, m, s.Mix(), "the layers alone")
+	assert.Equal(t, m, s.Mix(), "only the layers")
 }

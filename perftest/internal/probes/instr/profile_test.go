@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
-// fixed makes a resolver of invented instructions.
+// fixed returns a resolver of artificial instructions.
 func fixed(symbols ...symbol) resolver {
 	r := resolver{}
 	for i, s := range symbols {
@@ -62,19 +62,19 @@ func TestAttributor_DeviceUntilItReturns(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"amd64: the call pushes", []step{
+		{"amd64: the call changes the stack pointer", []step{
 			{Verbs, 100, Verbs}, {Device, 92, Device}, {Device, 60, Device}, {Verbs, 50, Device},
 			{services, 40, Device}, {Verbs, 60, Device}, {Device, 92, Device},
 			{Verbs, 100, Verbs}, {services, 92, Verbs}, {UCT, 110, UCT},
 		}},
-		{"arm64: it does not", []step{
+		{"arm64: the call does not", []step{
 			{Verbs, 100, Verbs}, {Device, 100, Device}, {Device, 60, Device}, {Verbs, 60, Device},
 			{services, 60, Device}, {Device, 100, Device}, {Verbs, 100, Verbs}, {services, 100, Verbs},
 		}},
 		{"entered twice", []step{
 			{Device, 92, Device}, {UCT, 100, UCT}, {Device, 80, Device}, {Verbs, 70, Device}, {UCT, 100, UCT},
 		}},
-		{"callbacks of the device are its work", []step{
+		{"callbacks count for the device", []step{
 			{Device, 92, Device}, {UCP, 80, Device}, {harness, 70, Device}, {harness, 120, harness},
 		}},
 	} {
@@ -117,8 +117,8 @@ func TestProfile_Detail(t *testing.T) {
 	assert.Equal(t, 2, p[Place{Part: UCT, Function: "uct/ib/rc.(*EP).PutShort", Line: "put.go:20"}])
 }
 
-// preempted is a program in which PutShort begins at atUCT, goes on at two addresses
-// and calls the check of the stack.
+// preempted is a program in which PutShort begins at atUCT, continues at two addresses and calls the stack
+// check.
 const (
 	atCheck = programEnd + iota
 	atMoreStack
@@ -135,7 +135,7 @@ func preempted() resolver {
 	return r
 }
 
-func TestProfile_WithoutThePreemption(t *testing.T) {
+func TestProfile_OmitsPreemption(t *testing.T) {
 	begin, yield := walk(100, atHarness, atUCT, atCheck), walk(40, atMoreStack, atScheduler, atCopy)
 	rest := walk(100, atUCT, atCheck, atCopy, atUCP)
 	want, ok := preempted().profile(append(walk(100, atHarness), rest...), ByPart)
@@ -146,15 +146,15 @@ func TestProfile_WithoutThePreemption(t *testing.T) {
 	again := slices.Concat(begin, yield, rest[:2], yield, rest)
 	got, ok = preempted().profile(again, ByPart)
 	require.True(t, ok)
-	assert.Equal(t, want, got, "twice at the same place")
+	assert.Equal(t, want, got, "two preemptions at the same address")
 }
 
 func TestProfile_Interrupted(t *testing.T) {
 	for name, steps := range map[string][]ptrace.Step{
-		"the stack has grown": slices.Concat(walk(100, atUCT, atCheck, atMoreStack), walk(500, atUCT, atCheck)),
-		"it does not go on":   walk(100, atUCT, atCheck, atMoreStack, atScheduler),
-		"from the beginning":  walk(100, atMoreStack, atUCT),
-		"not in a function":   walk(100, atHarness, atMoreStack, atUCT),
+		"stack growth":      slices.Concat(walk(100, atUCT, atCheck, atMoreStack), walk(500, atUCT, atCheck)),
+		"does not continue": walk(100, atUCT, atCheck, atMoreStack, atScheduler),
+		"at the beginning":  walk(100, atMoreStack, atUCT),
+		"not in a function": walk(100, atHarness, atMoreStack, atUCT),
 	} {
 		_, ok := preempted().profile(steps, ByPart)
 		assert.False(t, ok, name)
@@ -199,7 +199,7 @@ func TestLookUp_ThisProgram(t *testing.T) {
 	assert.Positive(t, s.line)
 
 	inlined := false
-	const codeLen = 32 // at least so long is the code of bigEndian
+	const codeLen = 32 // minimum length of the code of bigEndian
 	for pc := entry; pc < entry+codeLen; pc++ {
 		s := lookUp(pc)
 		if s.function == "encoding/binary.bigEndian.PutUint32" {

@@ -10,10 +10,10 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestPolls_WaitUntilPatienceEnds: what others have to do for a handshake may take a busy machine long,
-// and no number of polls bounds it; a hang ends.
+// TestPolls_WaitUntilPatienceEnds: on a busy machine the other side of a handshake may need long, so the number of
+// polls has no limit; a hang ends after patience.
 func TestPolls_WaitUntilPatienceEnds(t *testing.T) {
-	testenv.SkipRace(t, "one goroutine, and a great many looks at the clock")
+	testenv.SkipRace(t, "one goroutine, which reads the clock very often")
 	synctest.Test(t, func(t *testing.T) {
 		start, done := time.Now(), false
 		for range polls {
@@ -29,7 +29,7 @@ func TestPolls_WaitUntilPatienceEnds(t *testing.T) {
 	})
 }
 
-// TestSteps_VoidBefore: an operation that cannot be prepared is not counted, and is no error.
+// TestSteps_VoidBefore: an operation that cannot be prepared is not counted, and is not an error.
 func TestSteps_VoidBefore(t *testing.T) {
 	s := steps{before: func() error { return errVoid }, op: func() error { t.Error("executed"); return nil }}
 	assert.Equal(t, errVoid, s.once(func() { t.Error("counted") }, func(bool) {}))

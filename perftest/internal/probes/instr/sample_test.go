@@ -48,7 +48,7 @@ func TestSample_DeviceDecidesAmongEqualTotals(t *testing.T) {
 	}
 	s := c.sample()
 	assert.Equal(t, 120, s.Profile.WithDevice())
-	assert.True(t, s.Exact(), "the layers did the same each time")
+	assert.True(t, s.Exact(), "the layers have executed the same instructions each time")
 }
 
 func TestSample_Nothing(t *testing.T) {

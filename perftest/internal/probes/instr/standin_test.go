@@ -10,14 +10,14 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// standinEnv makes the traced child use rigs of a few calls into each layer instead
-// of the layers' data paths. Its value says what goes wrong.
+// standinEnv makes the traced child use rigs with a few calls into each layer instead of the data paths of the
+// layers. Its value selects the fault.
 const standinEnv = "GUCX_INSTR_TEST_STANDIN"
 
-// TestMain is the program that the command traces: this test binary.
+// TestMain makes this test binary the program that the command traces.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != childName {
-		// The race detector sleeps a second at exit, and a test makes many children.
+		// The race detector sleeps a second at exit, and a test starts many children.
 		if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 			panic(err)
 		}
@@ -82,7 +82,7 @@ func (s standin) Close() error {
 	return nil
 }
 
-// verbsCall is not inlined, so that it is the same code for both APIs.
+// verbsCall is not inlined, so that both APIs execute the same code.
 //
 //go:noinline
 func verbsCall() error {
@@ -95,7 +95,7 @@ func uctCall() error {
 	return verbsCall()
 }
 
-// fullDisk is a writer that has no room.
+// fullDisk is a writer without room.
 type fullDisk struct{}
 
 var errDiskFull = errors.New("no space left on device")

@@ -91,14 +91,14 @@ func TestWriteTables_FitATerminalOf80(t *testing.T) {
 	m := example()
 	long := Place{Part: UCT, Function: "uct/ib/internal/rccore.(*EP).someLongNameWithoutEnd[go.shape.struct{}].func1.2"}
 	m.Results[1].Sample.Profile[long] = 7
-	for _, transport := range transports[1:3] { // a put; the others have messages only
+	for _, transport := range transports[1:3] { // those of puts; the others have only messages
 		m.Results = slices.Insert(m.Results, 2, Result{Case: Case{Op: Put, API: UCT, Size: 8, Switch: transport}, Sample: m.Results[1].Sample})
 	}
 	m.Results[len(m.Results)-2].Skip = strings.Repeat("a reason ", 20)
 	var b bytes.Buffer
 	require.NoError(t, writeTables(&b, m, plainText))
 	assert.LessOrEqual(t, sheet.TextWidth(b.String()), 80, b.String())
-	assert.Contains(t, b.String(), "func1.2", "the end of a name tells most")
+	assert.Contains(t, b.String(), "func1.2", "a long name must be cut at its beginning")
 }
 
 func TestWriteTables_Markdown(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/sm"
 )
 
-// TestTagMessages_Late: a message that the counted progress does not find is a repetition that does
-// not count, and it has gone when the next one begins.
+// TestTagMessages_Late: if the counted progress does not find the message, the repetition is void, and the message
+// is received before the next one.
 func TestTagMessages_Late(t *testing.T) {
 	opened, err := openUCP(fabrics[0], sm.Name)
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestTagMessages_Late(t *testing.T) {
 		err = s.once(func() {}, func(v bool) { void = v })
 		return void, err
 	}
-	var other [8]byte // takes the first message; a second one comes late
+	var other [8]byte // receives the first message; a second one is late
 	q, err := r.peer.TagRecv(other[:], aTag, exactly, nil, nil)
 	require.NoError(t, err)
 	late := s

@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/uct/sm"
 )
 
-// TestUCPRig_NothingLaterOverSM: a put over sm has ended when it is posted, so that there is no
-// progress to count, which is no error of the run.
-func TestUCPRig_NothingLaterOverSM(t *testing.T) {
+// TestUCPRig_NoProgressOverSM: a put over sm completes in the post, so that there is no progress to count; this is
+// not an error of the run.
+func TestUCPRig_NoProgressOverSM(t *testing.T) {
 	r, err := openUCP(fabrics[0], sm.Name)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, r.Close()) }()

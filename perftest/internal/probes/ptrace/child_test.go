@@ -14,10 +14,10 @@ import (
 	"github.com/gucx/gucx/internal/bulk"
 )
 
-// childEnv names the scenario that this test binary runs as a traced child.
+// childEnv selects the scenario that this test binary runs as a traced child.
 const childEnv = "GUCX_PTRACE_TEST_CHILD"
 
-// scenarios are what the traced child does.
+// scenarios are the functions of the traced child.
 var scenarios = map[string]func(){
 	"empty": func() { marked(5, 0, func() {}) },
 	"known": func() { marked(5, 0, Known) },
@@ -33,7 +33,7 @@ var scenarios = map[string]func(){
 		}()
 		<-started
 		marked(50, 0, func() {
-			unix.Getppid() // from here on the other thread runs
+			unix.Getppid() // the other thread runs from here on
 			callNap()
 		})
 	},
@@ -69,7 +69,7 @@ var (
 	never      bool
 )
 
-// copyLen is how many bytes the scenario copies, by one instruction where there is such a one.
+// copyLen is the number of bytes that the scenario copies, with one instruction on amd64.
 const copyLen = 64 << 10
 
 var copied = make([]byte, 2*copyLen)
@@ -77,7 +77,7 @@ var copied = make([]byte, 2*copyLen)
 func TestMain(m *testing.M) {
 	name := os.Getenv(childEnv)
 	if name == "" {
-		// The race detector sleeps a second at exit, and a test makes many children.
+		// The race detector sleeps a second at exit, and a test starts many children.
 		if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 			panic(err)
 		}
@@ -116,7 +116,7 @@ func callNap() {
 	atomic.AddInt64(&shared, 1)
 }
 
-// nap sleeps, so that the other thread that calls it returns meanwhile.
+// nap sleeps, so that the other thread returns from it meanwhile.
 //
 //go:noinline
 func nap() {
@@ -125,7 +125,7 @@ func nap() {
 	}
 }
 
-// leave ends the window and does not return before.
+// leave ends the window before it returns.
 //
 //go:noinline
 func leave() {
@@ -146,7 +146,7 @@ func chatter() {
 	}
 }
 
-// waitForThread blocks in a window until a goroutine on another thread answers.
+// waitForThread blocks in a window until a goroutine on another thread replies.
 func waitForThread() {
 	ask, answer := make(chan int), make(chan int)
 	go func() {
@@ -160,12 +160,12 @@ func waitForThread() {
 	marked(2, 0, func() { ask <- 1; sink = <-answer })
 }
 
-// spawnInWindow makes a new thread within the window.
+// spawnInWindow creates a new thread within the window.
 func spawnInWindow() {
 	marked(2, 0, func() {
 		done := make(chan bool)
 		go func() {
-			runtime.LockOSThread() // unlocked by its end: the thread ends too
+			runtime.LockOSThread() // not unlocked, so that the thread exits with the goroutine
 			close(done)
 		}()
 		<-done
@@ -180,5 +180,5 @@ func signalInWindow() {
 		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGUSR1)
 		sink = triangle(17)
 	})
-	<-got // each was delivered in the end, or the parent's test runs into its deadline
+	<-got // each signal must be delivered, or the test of the parent reaches its deadline
 }

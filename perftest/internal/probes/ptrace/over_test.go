@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// traceOver is trace, and runs over functions with that suffix.
+// traceOver is trace that steps over functions with the given suffix.
 func traceOver(t *testing.T, scenario, suffix string) (windows []Window, err error) {
 	t.Helper()
 	p := program(scenario, 0)
@@ -29,8 +29,8 @@ func traceOver(t *testing.T, scenario, suffix string) (windows []Window, err err
 	return windows, err
 }
 
-// Of what is run over the first instruction is recorded, none of what it calls, and all that is
-// around it.
+// Of a function that is stepped over, only the first instruction is recorded, and none of its callees. All
+// instructions around it are recorded.
 func TestRun_Over(t *testing.T) {
 	testenv.SkipRace(t, "the detector is part of what is stepped through")
 	const calls = 2
@@ -67,9 +67,9 @@ func TestRun_OverWhatDoesNotReturn(t *testing.T) {
 	assert.ErrorContains(t, err, " before 0x")
 }
 
-// An instruction that repeats itself is one step, which takes no trap for each repetition.
+// An instruction with a repeat prefix is one step, without a trap for each repetition.
 func TestRun_OverRepetitions(t *testing.T) {
-	testenv.SkipRace(t, "the detector looks at each byte of the copy")
+	testenv.SkipRace(t, "the detector checks each byte of the copy")
 	windows, err := trace(t, "copy", copyLen/2)
 	require.NoError(t, err)
 	require.Len(t, windows, 2)
@@ -80,7 +80,7 @@ func TestRun_OverRepetitions(t *testing.T) {
 
 func TestRepeats(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("only amd64 has instructions that repeat themselves")
+		t.Skip("only amd64 has instructions with a repeat prefix")
 	}
 	for _, tc := range []struct {
 		name string

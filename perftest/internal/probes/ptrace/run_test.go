@@ -18,8 +18,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// trace runs a scenario and returns copies of its windows. It skips the test where
-// ptrace is forbidden.
+// trace runs a scenario and returns copies of its windows. It skips the test if ptrace is forbidden.
 func trace(t *testing.T, scenario string, maxSteps int) ([]Window, error) {
 	t.Helper()
 	var windows []Window
@@ -47,7 +46,7 @@ func skipForbidden(t *testing.T, err error) {
 	}
 }
 
-// function is the function that an address lies in, inlined ones ignored.
+// function returns the function of an address, without inlined ones.
 func function(pc uint64) string {
 	if f := runtime.FuncForPC(uintptr(pc)); f != nil {
 		return f.Name()
@@ -55,7 +54,7 @@ func function(pc uint64) string {
 	return ""
 }
 
-// count is how many instructions of w are in functions with the given suffix.
+// count returns the number of instructions of w in functions with the given suffix.
 func count(w Window, suffix string) (n int) {
 	for _, s := range w.Steps {
 		if strings.HasSuffix(function(s.PC), suffix) {
@@ -65,8 +64,8 @@ func count(w Window, suffix string) (n int) {
 	return n
 }
 
-// preempted reports whether the scheduler took the thread away: it had asked for
-// that before the other threads were stopped.
+// preempted reports whether the scheduler has preempted the goroutine, as it may have requested before the other
+// threads were stopped.
 func preempted(w Window) bool { return count(w, "runtime.newstack") > 0 }
 
 func TestRun_KnownCount(t *testing.T) {
@@ -84,8 +83,8 @@ func TestRun_KnownCount(t *testing.T) {
 	}
 }
 
-// undisturbed are two windows of a run of a scenario, or more, in which the scheduler took no part. The
-// first of a run warms up: the race detector's tables.
+// undisturbed returns at least two windows of a run of a scenario that the scheduler has not interrupted. The first
+// window of a run is warm-up, of the tables of the race detector.
 func undisturbed(t *testing.T, scenario string) (windows []Window) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
@@ -197,8 +196,7 @@ func TestRun_Canceled(t *testing.T) {
 	assertNoChild(t)
 }
 
-// TestRun_KilledInStep kills the child while its threads stand still and one of them
-// is stepped.
+// TestRun_KilledInStep kills the child while its threads are stopped and one of them is stepped.
 func TestRun_KilledInStep(t *testing.T) {
 	for _, scenario := range []string{"work hard", "endless"} {
 		t.Run(scenario, func(t *testing.T) {
@@ -213,7 +211,7 @@ func TestRun_KilledInStep(t *testing.T) {
 	}
 }
 
-// assertNoChild: a killed child was waited for too.
+// assertNoChild checks that Run has also waited for a killed child.
 func assertNoChild(t *testing.T) {
 	t.Helper()
 	_, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil)
