@@ -18,7 +18,7 @@ var usual = Options{Alpha: 0.05, Threshold: 5}
 var conditions = result.Run{Machine: result.Machine{CPU: "Some CPU", Cores: 2}, Commit: "0123abcd",
 	Settings: result.Settings{Device: "memory", Transport: "sm", Iterations: 1000}}
 
-// run has a record of each test, whose rounds have a mean of ns and differ by percents.
+// run returns a run with a record of each test. The rounds have a mean of ns and differ by percents.
 func run(ns float64, tests ...string) Run {
 	r := Run{Run: conditions}
 	for _, test := range tests {
@@ -40,7 +40,7 @@ func TestCompare_Rounds(t *testing.T) {
 		{"same", 100, 100, false, false},
 		{"within the rounds", 100, 100.5, false, false},
 		{"slower", 100, 130, true, true},
-		{"slower, and permitted", 100, 104.5, true, false},
+		{"slower, within the limit", 100, 104.5, true, false},
 		{"faster", 130, 100, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestCompare_FourRunsAreTheSample(t *testing.T) {
 	assert.Equal(t, 30, table.Rows[0].Before.N)
 }
 
-func TestCompare_RowsOfOneFileAlone(t *testing.T) {
+func TestCompare_RowsOfOnlyOneFile(t *testing.T) {
 	table, err := Compare(Runs{run(100, "am_lat", "put_lat")}, Runs{run(100, "put_lat", "tag_lat", "tag_bw")}, usual)
 	require.NoError(t, err)
 	require.Len(t, table.Rows, 1)
@@ -118,7 +118,7 @@ func TestFile(t *testing.T) {
 	assert.Error(t, CheckFile(t.TempDir()))
 }
 
-func TestRead_Refuses(t *testing.T) {
+func TestRead_RejectsInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":         {"", "no results"},

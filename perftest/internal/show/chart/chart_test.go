@@ -49,7 +49,7 @@ func TestSave_SVGIsWellFormedAndNamesEverything(t *testing.T) {
 	for _, want := range []string{"put_lat", "put_bw", "verbs", "uct", "ucp", "64Ki", "overhead", "put_lat over rc", "Some CPU, 2 cores; gucx 0123abcd", "windows of 256"} {
 		assert.Contains(t, string(text), want)
 	}
-	assert.NotContains(t, string(text), "flush", "a test of one size is no curve")
+	assert.NotContains(t, string(text), "flush", "a test of one size has no curve")
 }
 
 func TestSave_PNGDecodes(t *testing.T) {
@@ -98,26 +98,26 @@ func TestSizeTicks(t *testing.T) {
 	assert.Empty(t, ticks[1].Label)
 	assert.Equal(t, "4Ki", ticks[12].Label)
 	assert.Equal(t, "1Mi", ticks[20].Label)
-	assert.Equal(t, "512", sizeTicks{}.Ticks(512, 1024)[0].Label, "all are named where there are few")
+	assert.Equal(t, "512", sizeTicks{}.Ticks(512, 1024)[0].Label, "if there are few ticks, all have labels")
 }
 
 func TestCheck_OpensTheFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.svg")
 	require.NoError(t, Check(file))
-	assert.NoFileExists(t, file, "it was not there")
+	assert.NoFileExists(t, file, "Check must not leave a file")
 	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
 	require.NoError(t, Check(file))
 	old, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, "old", string(old), "what is there stays until there is something better")
+	assert.Equal(t, "old", string(old), "Check must not change an existing file")
 	assert.ErrorContains(t, Check(filepath.Join(dir, "a.gif")), ".svg or .png")
 	assert.ErrorIs(t, Check(filepath.Join(dir, "none", "a.svg")), os.ErrNotExist)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d.png"), 0o700))
 	assert.Error(t, Check(filepath.Join(dir, "d.png")))
 }
 
-// labels are those of ticks.
+// labels returns the labels of ticks.
 func labels(ticks []plot.Tick) (all []string) {
 	for _, t := range ticks {
 		if t.Label != "" {
@@ -133,7 +133,7 @@ func TestDecades(t *testing.T) {
 		want   []string
 	}{
 		{60, 900, []string{"100", "200", "500"}},
-		{72, 96, nil}, // filled in below: equal steps
+		{72, 96, nil}, // set below: equal steps
 		{150, 480, nil},
 		{15, 25_000, []string{"100", "1k", "10k"}},
 		{0.4, 30, []string{"0.5", "1", "2", "5", "10", "20"}},
@@ -146,7 +146,7 @@ func TestDecades(t *testing.T) {
 	}
 }
 
-// One value for all sizes has no range of its own.
+// A curve with one value for all sizes has no range, and is drawn too.
 func TestSave_FlatCurve(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine draws, as in every build")
@@ -158,7 +158,7 @@ func TestSave_FlatCurve(t *testing.T) {
 	require.NoError(t, Save(filepath.Join(t.TempDir(), "a.png"), conditions, records))
 }
 
-// A layer has its color whatever else is drawn, and the lowest layer is first in the legend.
+// The color of a layer does not depend on the other layers, and the lowest layer is first in the legend.
 func TestStyle(t *testing.T) {
 	assert.Equal(t, []string{"verbs", "uct", "ucp", "other"}, layersOf([]result.Record{{Layer: "other"}, {Layer: "ucp"}, {Layer: "uct"}, {Layer: "verbs"}}))
 	alone, _ := styleOf("ucp", 0, 0)

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestCount_QPs: n interfaces of a node that have a domain need 1/n of the QPs of rc, and a
-// target for each of the other node.
+// TestCount_QPs: n interfaces of a node that share a domain need 1/n of the QPs of rc, and a target for each
+// interface of the other node.
 func TestCount_QPs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine connects all")
@@ -39,7 +39,7 @@ func TestCount_QPs(t *testing.T) {
 	assert.Less(t, shared.Bytes.QPs, got["rc"].Bytes.QPs)
 }
 
-// TestConnections_Width: without a terminal the table is 80 columns wide at most.
+// TestConnections_Width: without a terminal the table is at most 80 columns wide.
 func TestConnections_Width(t *testing.T) {
 	r := connected{Transport: "xrc, shared domain", Ifaces: 8, EPs: 64}
 	r.QPs, r.Targets, r.SRQs, r.CQs, r.Bytes.QPs = 64, 8, 8, 8, 5348<<10

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// lockedMD has two transports. Neither opens.
+// lockedMD has two transports, and opening either fails.
 type lockedMD struct{ uct.MD }
 
 func (lockedMD) Attr() *uct.MDAttr { return &uct.MDAttr{Name: "dev0"} }

@@ -35,7 +35,7 @@ func TestLines_OneAfterTheFirstStepAndEachInterval(t *testing.T) {
 	})
 }
 
-// TestLines_NothingTwice: a long step is told once.
+// TestLines_NothingTwice: a long step has one line.
 func TestLines_NothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -92,8 +92,8 @@ func TestIsTerminal_NotAPipe(t *testing.T) {
 	assert.False(t, machine.IsTerminal(w))
 }
 
-// TestIsTerminal_ThatCannotMoveItsCursor: a bar would be a line for each time that it is drawn.
-func TestIsTerminal_ThatCannotMoveItsCursor(t *testing.T) {
+// TestIsTerminal_DumbTerminal: without cursor movement each update of a bar would be a new line.
+func TestIsTerminal_DumbTerminal(t *testing.T) {
 	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("no terminals here: %v", err)

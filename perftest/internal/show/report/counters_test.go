@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// counted are records of which the last was not counted.
+// counted returns records with counters, except the last one.
 func counted() []result.Record {
 	put, get, none := latency("uct", 8, 75, ""), latency("ucp", 8, 78.25, "uct"), rate("uct", 8, "")
 	put.Counters = &result.Counters{Ops: 1000,

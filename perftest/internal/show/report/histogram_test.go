@@ -27,14 +27,14 @@ func TestHistograms(t *testing.T) {
 		assert.Contains(t, b.String(), "put_lat of 8 B over rc: share of the operations by their time")
 		assert.Regexp(t, `90\.0 .* 107 .* 60\.00 █{6}[^█]`, b.String())
 		assert.Regexp(t, `107 .* 128 .* 40\.00 █{4} .* 99\.98 █{10}`, b.String())
-		assert.Regexp(t, `1000 .* 2\.4ms .* 0\.02`, b.String(), "what is rare is in one row")
+		assert.Regexp(t, `1000 .* 2\.4ms .* 0\.02`, b.String(), "rare values must be in one row")
 	}
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, "table", run, all[2:]))
 	assert.NotContains(t, b.String(), "share of the operations")
 }
 
-func TestWrite_RankIsInThePlaceOfP99(t *testing.T) {
+func TestWrite_RankReplacesP99(t *testing.T) {
 	ranked := run
 	ranked.Settings.Rank = 99.99
 	r := latency("ucp", 8, 100, "")

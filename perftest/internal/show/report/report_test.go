@@ -49,8 +49,7 @@ func rate(layer string, size int, over string) result.Record {
 	return r
 }
 
-// Rows of several transports name theirs, in the order of the records, and so do
-// sentences.
+// With several transports, rows and sentences name their transport, in the order of the records.
 func TestWrite_SeveralTransports(t *testing.T) {
 	all := append([]result.Record{}, records...)
 	for _, r := range records[1:3] {
@@ -81,7 +80,7 @@ func TestWrite_Golden(t *testing.T) {
 	}
 }
 
-// jsonKeys are what scripts rely on.
+// jsonKeys are the keys that scripts use.
 var jsonKeys = []string{"layer", "transport", "fabric", "test", "size", "p50_ns", "p99_ns", "post_ns", "flush_ns", "msg_per_s", "mib_per_s"}
 
 func TestWrite_JSONHasTheRunFirstAndEveryKey(t *testing.T) {
@@ -110,7 +109,7 @@ func TestWrite_JSONHasTheRunFirstAndEveryKey(t *testing.T) {
 func TestWrite_CSVIsRectangularWithTheSameNames(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, "csv", run, records))
-	rows, err := csv.NewReader(&b).ReadAll() // refuses rows of another length
+	rows, err := csv.NewReader(&b).ReadAll() // rejects rows of another length
 	require.NoError(t, err)
 	require.Len(t, rows, 1+len(records))
 	for _, k := range jsonKeys {
@@ -146,14 +145,14 @@ func TestGrids_PackTestsThatFit(t *testing.T) {
 	gs := grids(result.Settings{}, many, three)
 	require.Len(t, gs, 3)
 	assert.Equal(t, []string{"put_lat"}, gs[0].tests)
-	assert.Equal(t, []string{"put_bw", "get_mr"}, gs[1].tests, "rates beside each other")
+	assert.Equal(t, []string{"put_bw", "get_mr"}, gs[1].tests, "rates in the same table")
 	assert.Equal(t, []string{"flush"}, gs[2].tests)
-	assert.Len(t, grids(result.Settings{}, many[:3], three), 1, "all in one where they fit")
+	assert.Len(t, grids(result.Settings{}, many[:3], three), 1, "all tests in one table if they fit")
 	assert.Empty(t, grids(result.Settings{}, nil, three))
-	assert.Len(t, grids(result.Settings{}, many, func(grid) bool { return false }), 4, "one that is too wide has its own")
+	assert.Len(t, grids(result.Settings{}, many, func(grid) bool { return false }), 4, "a separate table for each test that is too wide")
 }
 
-// worst are results of the default tests with the longest numbers, of times up to ns.
+// worst returns results of the default tests with the longest numbers, and times up to ns.
 func worst(ns float64) (all []result.Record) {
 	for _, name := range []string{"put_lat", "put_bw", "get_bw"} {
 		for _, size := range []int{1, 512 << 10, 1 << 20} {
@@ -173,7 +172,7 @@ func worst(ns float64) (all []result.Record) {
 func TestWrite_FitsATerminalOf80(t *testing.T) {
 	for _, ns := range []float64{0.5, 78, 104_000, 999_999.4, 1.0449e6, 5.5555e8, 1e9, 9.9999e10, 1e12} {
 		var b bytes.Buffer
-		require.NoError(t, Write(&b, "table", run, append(worst(ns), latency("uct", 8, ns, "")))) // over two transports
+		require.NoError(t, Write(&b, "table", run, append(worst(ns), latency("uct", 8, ns, "")))) // rows of two transports
 		for _, line := range strings.Split(b.String(), "\n") {
 			assert.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
 		}

@@ -22,8 +22,8 @@ var conditions = result.Run{
 	Settings: result.Settings{Device: "soft0", Transport: "rc", Fabric: "shm"},
 }
 
-// sweep is a run of one test through layers over sizes 1 B to 1 MiB: each layer
-// adds 7 ns to the one below.
+// sweep returns the records of one test through layers, of sizes 1 B to 1 MiB: each layer adds 7 ns to the one
+// below.
 func sweep(test string, window int, layers ...string) (all []result.Record) {
 	for size := 1; size <= 1<<20; size *= 2 {
 		for i, layer := range layers {
@@ -38,8 +38,8 @@ func sweep(test string, window int, layers ...string) (all []result.Record) {
 	return all
 }
 
-// line is the published form of a record: scripts depend on these names, so it is
-// written out here and does not follow result.Record. Pointers must be there.
+// line is the published form of a record. Scripts depend on these names, so it does not use result.Record. Pointers
+// are fields that must be present.
 type line struct {
 	Layer     *string  `json:"layer"`
 	Transport *string  `json:"transport"`
@@ -75,7 +75,7 @@ type line struct {
 	RoundsNS []float64 `json:"rounds_ns"`
 }
 
-// required are those of a line that every record has.
+// required returns the fields that every record has.
 func (l line) required() []any {
 	return []any{l.Layer, l.Transport, l.Fabric, l.Test, l.Size, l.P50NS, l.P99NS, l.P999NS, l.PostNS, l.FlushNS,
 		l.MsgPerS, l.MiBPerS, l.Variant, l.Window, l.Ops, l.MaxNS, l.PostP99NS, l.FlushP99NS, l.LoopNS, l.LoopCostNS}
@@ -115,7 +115,7 @@ func TestWrite_JSONSchema(t *testing.T) {
 	}
 }
 
-// anyRecords draws records whose Ops tells them apart, with text of every kind.
+// anyRecords draws records with arbitrary text. Their Ops differ.
 func anyRecords(t *rapid.T) []result.Record {
 	figure := rapid.Float64Range(0, 1e12)
 	n := rapid.IntRange(0, 20).Draw(t, "n")
@@ -173,7 +173,7 @@ func TestWrite_CSVHasEachRecordOnce(t *testing.T) {
 	})
 }
 
-// TestWrite_CSVNamesAreTheJSONNames holds both machine-readable forms together.
+// TestWrite_CSVNamesAreTheJSONNames checks that both machine-readable formats have the same names.
 func TestWrite_CSVNamesAreTheJSONNames(t *testing.T) {
 	full := result.Record{RankNS: 1, Over: "verbs", OverNS: 1, OverPct: 1, OverLoNS: 1, OverHiNS: 1}
 	text, err := json.Marshal(full)
@@ -190,7 +190,7 @@ func TestWrite_CSVNamesAreTheJSONNames(t *testing.T) {
 	}
 }
 
-// TestWrite_TextMentionsOnlyTestsThatRan checks the forms for people on subsets.
+// TestWrite_TextMentionsOnlyTestsThatRan checks the text formats of runs with some layers and tests.
 func TestWrite_TextMentionsOnlyTestsThatRan(t *testing.T) {
 	for _, format := range []string{"table", "md"} {
 		t.Run(format, func(t *testing.T) {

@@ -19,7 +19,7 @@ func TestWarnings(t *testing.T) {
 		name    string
 		change  func(*result.Run)
 		records []result.Record
-		want    string // of one warning; "" for none
+		want    string // part of the only warning; "" for none
 	}{
 		{"none", func(*result.Run) {}, records, ""},
 		{"mean far above the median", func(*result.Run) {}, []result.Record{skew, latency("uct", 8, 70, "")}, "in 1 row the Mean .* put_lat of 8 B .ucp.: 3.1 times"},
@@ -46,7 +46,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A variant of ucp is compared with ucp, which is not always the layer above it.
+// A variant of ucp is compared with ucp, which is not always the previous layer.
 func TestLegend_OfVariants(t *testing.T) {
 	assert.Equal(t, legend, legendOf([]string{"uct", "ucp"}))
 	assert.Contains(t, legendOf([]string{"ucp", "ucp-resolve"}), "are what they add to ucp")

@@ -45,7 +45,7 @@ func TestWrite(t *testing.T) {
 	assert.ErrorContains(t, example().Write(&bytes.Buffer{}, "xml"), "table, md, csv, json")
 }
 
-// wide is a sheet with more columns than fit into 80.
+// wide returns a sheet that is wider than 80 columns.
 func wide(columns, rank int) *Sheet[row] {
 	s := example()
 	for i := range columns {
@@ -62,16 +62,16 @@ func TestDraw_FitsTheWidth(t *testing.T) {
 		assert.LessOrEqual(t, TextWidth(out.String()), width)
 		_, last, left := strings.Cut(strings.Join(strings.Fields(out.String()), " "), "Left out, for the width of the terminal: ")
 		assert.Equal(t, width < 1000, left, width)
-		assert.Contains(t, out.String(), "Name", "columns of rank 0 stay")
+		assert.Contains(t, out.String(), "Name", "columns of rank 0 must remain")
 		if width == 80 {
-			assert.NotContains(t, last, "Column 00", "the highest rank goes first")
+			assert.NotContains(t, last, "Column 00", "columns of the highest rank must be omitted first")
 			assert.Contains(t, last, "Column 11")
 			assert.Contains(t, last, "-o csv and json have all.")
 		}
 	}
 }
 
-func TestDraw_AloneNamesNoOtherFormat(t *testing.T) {
+func TestDraw_WithoutOtherFormats(t *testing.T) {
 	s := wide(12, 1)
 	s.Alone = true
 	var out bytes.Buffer
