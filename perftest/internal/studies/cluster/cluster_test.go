@@ -25,7 +25,7 @@ func open(t *testing.T, cfg Config) *Cluster {
 	return openOver(t, "rc", cfg)
 }
 
-// openOver opens a cluster over one transport, or several with + between them.
+// openOver opens a cluster over one transport, or several that are separated by +.
 func openOver(t *testing.T, transports string, cfg Config) *Cluster {
 	t.Helper()
 	if cfg.Params == (timing.Params{}) {
@@ -44,7 +44,7 @@ func openOver(t *testing.T, transports string, cfg Config) *Cluster {
 
 const full = ^uint64(0)
 
-// send and receive wait.
+// send and receive wait for completion.
 func send(r *Rank, peer int, buf []byte, p *ucp.OpParams) error {
 	e, err := r.EP(peer)
 	if err != nil {
@@ -65,8 +65,8 @@ func receive(r *Rank, peer int, buf []byte, p *ucp.OpParams) error {
 	return r.Wait(q)
 }
 
-// swap has both ranks of a pair send to the other.
-func swap(r *Rank) error {
+// exchangePair makes each rank of a pair send to the other.
+func exchangePair(r *Rank) error {
 	peer := 1 - r.ID()
 	buf := []byte{byte(r.ID())}
 	if err := send(r, peer, buf, nil); err != nil {
@@ -79,8 +79,8 @@ func swap(r *Rank) error {
 var transports = []string{"rc", "rc_mlx5", "ud", "ud_mlx5", "xrc", "xrc_mlx5",
 	"rc+sm", "rc_mlx5+sm", "ud+sm", "ud_mlx5+sm", "xrc+sm", "xrc_mlx5+sm"}
 
-// A run in virtual time is the same each time, however long it takes: no keepalive, timeout or retransmission of
-// real time posts anything into it.
+// A run in virtual time has the same result each time, whatever its real time: no keepalive, timeout or retransmission
+// depends on real time.
 func TestRun_SameEachTime(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	const ranks = 5
@@ -113,11 +113,11 @@ func TestRun_SameEachTime(t *testing.T) {
 	}
 }
 
-// pingPong is the time of half a round trip.
+// pingPong returns the time of half a round trip.
 func pingPong(t *testing.T, c *Cluster, n int) time.Duration {
 	t.Helper()
 	const rounds = 10
-	require.NoError(t, c.Prepare(swap))
+	require.NoError(t, c.Prepare(exchangePair))
 	var took time.Duration
 	_, err := c.Run(func(r *Rank) error {
 		buf := make([]byte, n)
@@ -146,7 +146,7 @@ func pingPong(t *testing.T, c *Cluster, n int) time.Duration {
 	return took / (2 * rounds)
 }
 
-// Latency and bandwidth are near those of the machine; a run is the same each time.
+// Latency and bandwidth are near those of the machine; each run has the same result.
 func TestPingPong(t *testing.T) {
 	for n, want := range map[int]struct{ least, most time.Duration }{
 		1:        {time.Microsecond, 2 * time.Microsecond},
@@ -160,8 +160,8 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// Each message costs a post, a completion that is read, and what the software does on both sides: once, whether the
-// transport gives entries of its completion queue back before it handles them (rc) or after that (rc_mlx5).
+// Each message costs a post, the read of a completion, and the software time of both sides: once, whether the
+// transport releases entries of its completion queue before it handles them (rc) or after that (rc_mlx5).
 func TestPingPong_Costs(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	const more = timing.Microsecond
@@ -187,7 +187,7 @@ func TestPingPong_Costs(t *testing.T) {
 	}
 }
 
-// What a rank makes belongs to it, also when its part of Prepare is over: two ranks that send at once
+// Objects that a rank creates belong to it, also after its part of Prepare: two ranks that send at the same time
 // do not share a wire.
 func TestPrepare_DoneEarly(t *testing.T) {
 	for early := range 2 {
@@ -198,11 +198,11 @@ func TestPrepare_DoneEarly(t *testing.T) {
 			}
 			return send(r, early, []byte{1}, nil)
 		}
-		assert.InEpsilon(t, exchange(t, swap), exchange(t, prepare), 0.01, "rank %d", early)
+		assert.InEpsilon(t, exchange(t, exchangePair), exchange(t, prepare), 0.01, "rank %d", early)
 	}
 }
 
-// exchange is how long two ranks need to send each other much at once.
+// exchange returns the time in which two ranks send large messages to each other at the same time.
 func exchange(t *testing.T, prepare Program) time.Duration {
 	t.Helper()
 	c := open(t, Config{Ranks: 2})
@@ -226,13 +226,13 @@ func exchange(t *testing.T, prepare Program) time.Duration {
 	return slices.Max(ends)
 }
 
-// A rank that computes makes no progress: a message that needs its call waits until it has
-// computed. One that is there by then costs its call only.
+// A rank that computes makes no progress: a message that needs a call of the rank waits until it has
+// computed. A message that has arrived by then costs only the call.
 func TestCompute_NoProgress(t *testing.T) {
 	const long = time.Millisecond
 	for n, want := range map[int]time.Duration{8: long + 10*time.Microsecond, 256 << 10: long + 100*time.Microsecond} {
 		c := open(t, Config{Ranks: 2})
-		require.NoError(t, c.Prepare(swap))
+		require.NoError(t, c.Prepare(exchangePair))
 		ends, err := c.Run(func(r *Rank) error {
 			buf := make([]byte, n)
 			if r.ID() == 0 {
@@ -250,16 +250,16 @@ func TestCompute_NoProgress(t *testing.T) {
 		})
 		require.NoError(t, err)
 		if n == 8 {
-			assert.Less(t, ends[0], long, "it was eager")
+			assert.Less(t, ends[0], long, "end of an eager send")
 			assert.Less(t, ends[1], want)
 		} else {
-			assert.Greater(t, ends[0], long, "the rendezvous waited")
+			assert.Greater(t, ends[0], long, "end of a rendezvous send")
 			assert.Greater(t, ends[1], want)
 		}
 	}
 }
 
-// toAll has each rank send n bytes to all others, and look at what they have sent.
+// toAll makes each rank send n bytes to all others, and check the messages that it receives.
 func toAll(t *testing.T, n int) Program {
 	return func(r *Rank) error {
 		ranks := len(r.c.Ranks())
@@ -296,8 +296,7 @@ func toAll(t *testing.T, n int) Program {
 	}
 }
 
-// All to all among ranks that share NICs: everything arrives, and takes longer than with a
-// NIC each.
+// In an all-to-all of ranks that share NICs all messages arrive, and take longer than with a NIC for each rank.
 func TestNodes(t *testing.T) {
 	const ranks = 8
 	took := func(nodes int) (last time.Duration) {
@@ -313,10 +312,10 @@ func TestNodes(t *testing.T) {
 	assert.Greater(t, took(2), 2*took(ranks))
 }
 
-// Who waits for what does not come is told.
+// A rank that waits for a message that cannot arrive gets ErrStalled.
 func TestStalled(t *testing.T) {
 	c := open(t, Config{Ranks: 2})
-	require.NoError(t, c.Prepare(swap))
+	require.NoError(t, c.Prepare(exchangePair))
 	_, err := c.Run(func(r *Rank) error { return receive(r, 1-r.ID(), nil, nil) })
 	require.ErrorIs(t, err, timing.ErrStalled)
 }
@@ -336,10 +335,10 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Memory goes behind what uses it: receives of a run that has failed have theirs until Close.
+// Memory is freed after its users: receives of a failed run use theirs until Close.
 func TestMemAlloc_RunFails(t *testing.T) {
 	c := open(t, Config{Ranks: 2})
-	require.NoError(t, c.Prepare(swap))
+	require.NoError(t, c.Prepare(exchangePair))
 	gone := errors.New("gone")
 	_, err := c.Run(func(r *Rank) error {
 		m, err := c.MemAlloc(1 << 16)
@@ -355,7 +354,7 @@ func TestMemAlloc_RunFails(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestGetBcopy_CopiesLater: the data of a get is copied when it arrives, so later gets can be posted before.
+// TestGetBcopy_CopiesLater: the data of a get is copied when it arrives, so that later gets can be posted before that.
 func TestGetBcopy_CopiesLater(t *testing.T) {
 	p := timing.ConnectXDDR()
 	m, err := timing.New(p)
@@ -370,14 +369,14 @@ func TestGetBcopy_CopiesLater(t *testing.T) {
 		assert.True(t, pending)
 		assert.Equal(t, begin, m.Now(), "posted")
 		lower.posted.Complete(ucs.StatusOK)
-		assert.Equal(t, begin+copied, m.Now(), "it has come")
+		assert.Equal(t, begin+copied, m.Now(), "the data has arrived")
 		assert.Zero(t, done.Count)
 		return true, err
 	}})
 	require.NoError(t, err)
 }
 
-// gets keeps the completion of the latest get.
+// gets stores the completion of the latest get.
 type gets struct {
 	uct.Getter
 	posted *uct.Completion

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// someSM takes time for all that there is.
+// someSM has a cost for each operation.
 var someSM = func() (s SharedMemory) {
 	for v := range s.Post {
 		s.Post[v] = timing.Time(50+v) * timing.Nanosecond
@@ -23,12 +23,12 @@ var someSM = func() (s SharedMemory) {
 	return s
 }()
 
-// aPoll is the longest poll of all transports of these tests, in nanoseconds: a message that arrives meanwhile is found by the
-// next one.
+// aPoll is the time of the longest poll of all transports of these tests, in nanoseconds: the next poll finds a message that
+// arrives meanwhile.
 const aPoll = 30
 
-// Each message within a node costs a post, a poll, the transfer of a cache line, and what the receiver does: once. None passes
-// the NIC.
+// Each message within a node costs a post, a poll, the transfer of a cache line, and the time of the receiver: once. No message
+// uses the NIC.
 func TestSM_Costs(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	const more = timing.Microsecond
@@ -37,7 +37,7 @@ func TestSM_Costs(t *testing.T) {
 		change(&cfg)
 		c := openOver(t, "rc+sm", cfg)
 		took := pingPong(t, c, 8)
-		assert.Zero(t, c.Stats().Messages, "of the NIC")
+		assert.Zero(t, c.Stats().Messages, "messages of the NIC")
 		return took
 	}
 	base := run(func(*Config) {})
@@ -55,7 +55,7 @@ func TestSM_Costs(t *testing.T) {
 	}
 }
 
-// Longer messages take the transfer of a second line, and copies by both sides.
+// Larger messages also cost the transfer of a second line, and a copy by each side.
 func TestSM_CostOfLength(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	took := func(n int) time.Duration {
@@ -74,7 +74,7 @@ func TestSM_OtherNode(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	p := timing.ConnectX6()
 	c := openOver(t, "rc+sm", Config{Ranks: 2, Nodes: 2, Params: p, SM: someSM})
-	assert.Greater(t, pingPong(t, c, 8), duration(p.AckRoundTrip/2), "through the switch")
+	assert.Greater(t, pingPong(t, c, 8), duration(p.AckRoundTrip/2), "the path through the switch")
 	assert.NotZero(t, c.Stats().Messages)
 }
 
@@ -87,7 +87,7 @@ func TestSM_FullRing(t *testing.T) {
 		cfg := Config{Ranks: 2, Nodes: 1, SM: someSM}
 		cfg.UCT.SM.FIFOSize, cfg.UCT.SM.Segs = 2, 1
 		c := openOver(t, "rc+sm", cfg)
-		require.NoError(t, c.Prepare(swap))
+		require.NoError(t, c.Prepare(exchangePair))
 		ends, err := c.Run(func(r *Rank) error {
 			if r.ID() == 1 {
 				r.Compute(computes)
@@ -111,15 +111,15 @@ func TestSM_FullRing(t *testing.T) {
 	}
 }
 
-// A message that is announced is fetched by cross-memory attach from memory that is not mapped, and without a system call from memory
-// that is.
+// A rendezvous message is fetched by cross-memory attach from memory that is not mapped, and without a system call from mapped
+// memory.
 func TestSM_Rendezvous(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	const n = 100_000
 	took := func(mapped bool) time.Duration {
 		c := openOver(t, "rc+sm", Config{Ranks: 2, Nodes: 1, Params: timing.ConnectX6(),
 			UCP: ucp.Config{RndvThresh: 8 << 10, RndvScheme: "get_zcopy"}})
-		require.NoError(t, c.Prepare(swap))
+		require.NoError(t, c.Prepare(exchangePair))
 		var params ucp.OpParams
 		buf := make([]byte, n)
 		if mapped {
@@ -136,13 +136,13 @@ func TestSM_Rendezvous(t *testing.T) {
 		require.NoError(t, c.Prepare(message))
 		ends, err := c.Run(message)
 		require.NoError(t, err)
-		assert.Zero(t, c.Stats().Messages, "of the NIC")
+		assert.Zero(t, c.Stats().Messages, "messages of the NIC")
 		return ends[1]
 	}
 	assert.Greater(t, took(false), took(true))
 }
 
-// TestSM_Packer: the time of a copy passes before the message is there.
+// TestSM_Packer: the message arrives after the time of the copy.
 func TestSM_Packer(t *testing.T) {
 	p := timing.ConnectX6()
 	m, err := timing.New(p)
@@ -157,7 +157,7 @@ func TestSM_Packer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// packs fills the buffer.
+// packs is a Packer that fills the buffer.
 type packs struct{}
 
 func (packs) Pack(dst []byte) int { return len(dst) }

@@ -10,7 +10,7 @@ import (
 func TestCases_NamesDifferAndGoalsAreSet(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Cases() {
-		assert.False(t, seen[c.String()], "%s is there twice", c)
+		assert.False(t, seen[c.String()], "two cases have the name %s", c)
 		seen[c.String()] = true
 		assert.Positive(t, c.Goal, c)
 		assert.Positive(t, c.Size, c)

@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
-// script is a side that returns figures in order; the last one again and again.
+// script is a side that returns figures in order, and then repeats the last one.
 type script struct {
 	ns   []float64
 	fail error // after the figures
@@ -37,7 +37,7 @@ func (s *script) run(_ context.Context, _ Case, ops int) (float64, error) {
 	return s.ns[n], nil
 }
 
-// newComparer has a probe that returns values in order; the last one again and again.
+// newComparer returns a comparer with a probe that returns values in order, and then repeats the last one.
 func newComparer(ucx, ours side, probes ...float64) *comparer {
 	n := 0
 	return &comparer{
@@ -61,14 +61,14 @@ func TestCompare_AlternatesRunsAndProbes(t *testing.T) {
 	r.probe = func() (float64, error) { log = append(log, "probe"); return 50, nil }
 	rows, err := r.compare(t.Context(), twoSided)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"ucx", "ours", // to find out how many operations
+	assert.Equal(t, []string{"ucx", "ours", // trial runs that determine the number of operations
 		"probe", "ucx", "probe", "ours", "probe",
 		"probe", "ours", "probe", "ucx", "probe",
 		"probe", "ucx", "probe", "ours", "probe"}, log)
 	require.Len(t, rows, 1)
 	assert.Len(t, rows[0].Pairs, 3)
 	assert.InDelta(t, 0.5, rows[0].Ratio.Median, 1e-9)
-	assert.Equal(t, []int{minOps, 10_000, 10_000, 10_000}, ucx.ops, "1 ms of 100 ns each")
+	assert.Equal(t, []int{minOps, 10_000, 10_000, 10_000}, ucx.ops, "operations in 1 ms at 100 ns each")
 	assert.Equal(t, []int{minOps, 20_000, 20_000, 20_000}, ours.ops)
 }
 
@@ -84,9 +84,8 @@ func TestCompare_LoopbackIsNotProbed(t *testing.T) {
 	assert.Len(t, rows[0].Pairs, 3)
 }
 
-// A lucky probe before everything else throws nothing away; a pair in which the
-// processors moved is repeated.
-func TestCompare_RepeatsWhatMoved(t *testing.T) {
+// An exceptional first probe discards no pair. A pair during which the CPUs have moved is repeated.
+func TestCompare_RepeatsMovedPairs(t *testing.T) {
 	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 20, 55, 55, 55)
 	rows, err := r.compare(t.Context(), twoSided)
 	require.NoError(t, err)
@@ -95,7 +94,7 @@ func TestCompare_RepeatsWhatMoved(t *testing.T) {
 	assert.Equal(t, Near, rows[0].Phase)
 }
 
-// A machine that stays in one phase, or changes between pairs, fills its rows.
+// On a machine that is always in one phase, or changes it between pairs, the rows get enough pairs.
 func TestCompare_FillsARowInEveryPhase(t *testing.T) {
 	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 300)
 	rows, err := r.compare(t.Context(), twoSided)
@@ -108,7 +107,7 @@ func TestCompare_FillsARowInEveryPhase(t *testing.T) {
 	rows, err = r.compare(t.Context(), twoSided)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
-	assert.Equal(t, []int{3, 2}, []int{len(rows[0].Pairs), len(rows[1].Pairs)}, "until one has enough")
+	assert.Equal(t, []int{3, 2}, []int{len(rows[0].Pairs), len(rows[1].Pairs)}, "pairs of both rows when one has enough")
 }
 
 func TestCompare_StopsIfAllPairsAreMoved(t *testing.T) {
@@ -144,7 +143,7 @@ func TestCompare_FailureKeepsEarlierPairs(t *testing.T) {
 	assert.ErrorIs(t, rows[0].Failed, broken)
 }
 
-// Pairs of a side that then moves wrong data are no result.
+// If a side moves wrong data, its earlier pairs are no result.
 func TestCompare_WrongDataDropsAllPairs(t *testing.T) {
 	_, err := exec.Command("sh", "-c", "exit 3").Output()
 	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50, 50}, fail: oursFailed(err)}, 50)
@@ -156,7 +155,7 @@ func TestCompare_WrongDataDropsAllPairs(t *testing.T) {
 	assert.NotErrorIs(t, oursFailed(err), bench.ErrData)
 }
 
-// enough ends the context at the first pair.
+// enough cancels the context at the first pair.
 type enough struct {
 	silent
 	cancel func()
@@ -185,7 +184,7 @@ func TestOps_Limits(t *testing.T) {
 		{defaultTime, 1e-9, 8, trialOps, maxOps},
 		{defaultTime, 1e9, 8, trialOps, minOps},
 		{defaultTime, 1e7, mib, trialBytes / mib, minOps},
-		{2 * time.Millisecond, 100, 8, 200, 20_000}, // a short run has a short trial
+		{2 * time.Millisecond, 100, 8, 200, 20_000}, // a short run has a short trial run
 		{time.Microsecond, 100, 8, minOps, minOps},
 	} {
 		s := &script{ns: []float64{c.ns}}

@@ -17,9 +17,9 @@ func TestListensIn(t *testing.T) {
    1: 0100007F:8235 0100007F:3418 01 00000000:00000000 00:00000000 00000000     0        0 2 1 0 100 0 0 10 0
 torn`
 	assert.True(t, listensIn(strings.NewReader(table), 0x3419))
-	assert.False(t, listensIn(strings.NewReader(table), 0x3418), "connected, and the remote port")
+	assert.False(t, listensIn(strings.NewReader(table), 0x3418), "a connected socket, and a remote port")
 	assert.False(t, listensIn(strings.NewReader(table), 0x8235), "connected")
-	assert.False(t, listensIn(strings.NewReader(table), 0x19), "a part of the port")
+	assert.False(t, listensIn(strings.NewReader(table), 0x19), "only a part of the port")
 }
 
 func TestAwaitListener(t *testing.T) {

@@ -21,13 +21,13 @@ func TestOurs_Args(t *testing.T) {
 		strings.Join(o.args(Case{Name: "sm", Test: "tag_mr", Size: 8, Layout: LayoutUCP}, 5000), " "))
 }
 
-func TestMaxOps_FewWhereEachIsSampled(t *testing.T) {
+func TestMaxOps_LimitsSampledOperations(t *testing.T) {
 	assert.Equal(t, maxSamples, Case{Test: "am_lat"}.maxOps())
 	assert.Equal(t, maxSamples, Case{Test: "put_pp"}.maxOps())
 	assert.Equal(t, maxOps, Case{Test: "put_mr"}.maxOps())
 }
 
-// output is what perftest -o json prints.
+// output returns the output of perftest -o json.
 func output(t *testing.T, records ...result.Record) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -9,16 +9,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// near and far are pairs of those phases.
+// near and far return pairs of these phases.
 func near(ucx, ours float64) Pair { return Pair{ucx, ours, []float64{50, 52, 51}, Near} }
 func far(ucx, ours float64) Pair  { return Pair{ucx, ours, []float64{240, 250, 245}, Far} }
 func moved(ucx, ours float64) Pair {
 	return Pair{ucx, ours, []float64{50, 250, 245}, Moved}
 }
 
-func TestSummarize_ARowForEachPhase(t *testing.T) {
+func TestSummarize_RowForEachPhase(t *testing.T) {
 	at := Case{Metric: Time, Goal: 0.5, Size: 1000}
-	// In the third pair a neighbour has slowed our run down.
+	// In the third pair other load has slowed our run down.
 	pairs := []Pair{near(100, 40), far(400, 100), near(110, 44), near(100, 90), moved(1, 1), near(120, 48)}
 
 	rows := summarize(at, pairs, nil)
@@ -34,15 +34,15 @@ func TestSummarize_ARowForEachPhase(t *testing.T) {
 	assert.Len(t, n.Pairs, 4)
 	assert.Equal(t, []Pair{moved(1, 1)}, n.Moved)
 	assert.InDelta(t, 0.25, f.Ratio.Median, 1e-9)
-	assert.Empty(t, f.Moved, "told once")
+	assert.Empty(t, f.Moved, "only one row has the moved pairs")
 }
 
 func TestSummarize_Metrics(t *testing.T) {
 	at := Case{Metric: Rate, Goal: 2.6, Size: 1000}
 	pairs := []Pair{near(100, 40), near(110, 44), near(120, 48)}
 	s := summarize(at, pairs, nil)[0]
-	assert.InDelta(t, 1e3/110, s.UCX.Median, 1e-9, "millions in a second")
-	assert.InDelta(t, 1e3/120, s.UCX.Min, 1e-9, "the slowest run is the smallest rate")
+	assert.InDelta(t, 1e3/110, s.UCX.Median, 1e-9, "millions per second")
+	assert.InDelta(t, 1e3/120, s.UCX.Min, 1e-9, "the slowest run has the smallest rate")
 	assert.InDelta(t, 2.5, s.Ratio.Median, 1e-9)
 	assert.InDelta(t, 2.5, s.Best, 1e-9)
 	assert.False(t, s.Reached())
@@ -51,14 +51,14 @@ func TestSummarize_Metrics(t *testing.T) {
 	assert.InDelta(t, 1000.0/110, summarize(at, pairs, nil)[0].UCX.Median, 1e-9, "GB/s")
 }
 
-// A machine that moves all the time leaves no row empty.
+// If all pairs are moved, the row contains them.
 func TestSummarize_OnlyMovedPairs(t *testing.T) {
 	rows := summarize(Case{Metric: Time, Goal: 1}, []Pair{moved(100, 50), moved(200, 100)}, nil)
 	require.Len(t, rows, 1)
 	assert.Equal(t, Moved, rows[0].Phase)
 	assert.InDelta(t, 0.5, rows[0].Ratio.Median, 1e-9)
 	assert.Len(t, rows[0].Pairs, 2)
-	assert.Empty(t, rows[0].Moved, "they are the row's")
+	assert.Empty(t, rows[0].Moved, "the row itself has the moved pairs")
 }
 
 func TestSummarize_FailedWithoutPairs(t *testing.T) {

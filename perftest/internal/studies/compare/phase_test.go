@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestPhaseOf: a pair is evaluated by its own probes; none that was seen before matters.
+// TestPhaseOf: only the probes of a pair determine its phase, not earlier ones.
 func TestPhaseOf(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -15,7 +15,7 @@ func TestPhaseOf(t *testing.T) {
 	}{
 		{"loopback", nil, Alone},
 		{"near", []float64{50, 55, 60}, Near},
-		{"slow but near, beside a neighbour on the other thread", []float64{90, 100, 118}, Near},
+		{"slow but near, with load on the other thread", []float64{90, 100, 118}, Near},
 		{"far all the time", []float64{170, 200, 240}, Far},
 		{"far in a bad phase", []float64{900, 1000, 1300}, Far},
 		{"moved between", []float64{55, 240, 55}, Moved},

@@ -26,7 +26,7 @@ func TestSpinners_StartAndStop(t *testing.T) {
 	assert.ErrorContains(t, err, "idle spinner")
 }
 
-// spinner starts the command of a spinner by itself.
+// spinner starts the command of a spinner directly.
 func spinner(t *testing.T, cpu string) (cmd *exec.Cmd, stdin io.Closer) {
 	t.Setenv(roleVar, roleSpin)
 	self, err := os.Executable()
@@ -44,7 +44,7 @@ func TestSpin_ExitsWithParent(t *testing.T) {
 	assert.NoError(t, cmd.Wait())
 }
 
-func TestSpin_RefusesWhatIsNoProcessor(t *testing.T) {
+func TestSpin_RejectsInvalidCPU(t *testing.T) {
 	for _, cpu := range []string{"x", "-1", "1023"} {
 		cmd, _ := spinner(t, cpu)
 		assert.Error(t, cmd.Wait(), cpu)

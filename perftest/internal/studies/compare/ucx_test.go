@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVar makes the test binary play a child.
+// roleVar makes the test binary run as a child.
 const roleVar = "COMPARE_TEST_ROLE"
 
 // Roles of a child. The stand-ins of ucx_perftest take its arguments.
@@ -27,8 +27,8 @@ const (
 	roleUCX    = "ucx"    // prints figures; a server waits for its client
 	roleServer = "server" // as ucx, but the server fails
 	roleClient = "client" // as ucx, but the client fails
-	roleHang   = "hang"   // says that it is there and then nothing more
-	roleSpin   = "spin"   // what compare-ucx spin does
+	roleHang   = "hang"   // prints that it runs, and then hangs
+	roleSpin   = "spin"   // runs compare-ucx spin
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	case roleHang:
 		fmt.Fprintln(os.Stderr, "there")
 		for {
-			_ = unix.Pause() // without cgo the runtime takes a wait for nothing for a deadlock
+			_ = unix.Pause() // without cgo the runtime reports a wait without events as a deadlock
 		}
 	default:
 		os.Exit(standIn(role, os.Args[1:]))
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 const standInFigures = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n" +
 	"1000,0.010,0.010,0.010,0,0,100000000,100000000\n"
 
-// standIn is a ucx_perftest that measures nothing.
+// standIn replaces ucx_perftest, without a measurement.
 func standIn(role string, args []string) int {
 	client := args[0] == "127.0.0.1"
 	if role == roleServer && !client || role == roleClient && client {
@@ -85,7 +85,7 @@ func standIn(role string, args []string) int {
 	return 0
 }
 
-// newUCX runs the test binary in a role in place of ucx_perftest.
+// newUCX returns a ucx that runs the test binary in a role instead of ucx_perftest.
 func newUCX(t *testing.T, role string, limit time.Duration) *ucx {
 	t.Setenv(roleVar, role)
 	self, err := os.Executable()
@@ -99,7 +99,7 @@ func TestUCX_Args(t *testing.T) {
 		strings.Join((&ucx{}).args(c, 5000), " "))
 	c.UCX = c.UCX.as("short")
 	assert.Contains(t, (&ucx{}).args(c, 5000), "short")
-	assert.Contains(t, (&ucx{}).args(c, 1<<20), "10000", "warm-up is limited")
+	assert.Contains(t, (&ucx{}).args(c, 1<<20), "10000", "limit of warm-up operations")
 	assert.Empty(t, c.env())
 }
 
@@ -147,14 +147,14 @@ func TestUCX_TimeLimit(t *testing.T) {
 	}
 }
 
-// TestProcess_EndsWithContext waits until the child says that it runs.
+// TestProcess_EndsWithContext waits until the child prints that it runs.
 func TestProcess_EndsWithContext(t *testing.T) {
 	t.Setenv(roleVar, roleHang)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := newProcess(ctx, self)
-	p.cmd.Stderr = nil // read here
+	p.cmd.Stderr = nil // the test reads it
 	said, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
@@ -178,7 +178,7 @@ func TestVersionLine(t *testing.T) {
 	}
 }
 
-// TestUCX_Real runs the program itself where it is installed.
+// TestUCX_Real runs ucx_perftest if it is installed.
 func TestUCX_Real(t *testing.T) {
 	if _, err := exec.LookPath(ucxPerftest); err != nil {
 		t.Skip(ErrMissing)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorded is an output of ucx_perftest 1.13.1.
+// recorded returns an output of ucx_perftest 1.13.1.
 func recorded(t *testing.T, name string) string {
 	b, err := os.ReadFile(filepath.Join("testdata", name))
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestParseUCX_Recorded(t *testing.T) {
 	}
 }
 
-func TestParseUCX_Refuses(t *testing.T) {
+func TestParseUCX_RejectsInvalidOutput(t *testing.T) {
 	const header = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n"
 	for _, c := range []struct {
 		name, out, want string
@@ -46,14 +46,14 @@ func TestParseUCX_Refuses(t *testing.T) {
 		{"an error", recorded(t, "too_long.csv"), "no line of figures", 1},
 		{"the table", recorded(t, "self_am_lat.table"), "no line of figures", 1},
 		{"progress without an end", recorded(t, "tcp_am_lat_progress.csv"), "no line of figures", 300_000},
-		{"fewer operations than asked for", recorded(t, "self_am_lat.csv"), "of 2000000", 2_000_000},
+		{"fewer operations than requested", recorded(t, "self_am_lat.csv"), "of 2000000", 2_000_000},
 		{"no time column", strings.Replace(recorded(t, "self_am_lat.csv"), "overall_lat", "x", 1), "overall_lat", 1},
 		{"no rate column", strings.Replace(recorded(t, "self_am_lat.csv"), "overall_mr", "x", 1), "overall_mr", 1},
-		{"columns that changed places", strings.Replace(recorded(t, "posix_put_bw_64k.csv"), "5.997,5.997,", "59.97,59.97,", 1), "contradict", 1},
+		{"columns in another order", strings.Replace(recorded(t, "posix_put_bw_64k.csv"), "5.997,5.997,", "59.97,59.97,", 1), "contradict", 1},
 		{"a rate of zero", header + "10,0,0,0,0,0,0,0", "overall_mr is 0", 1},
 		{"not a number", header + "10,0,0,NaN,0,0,0,1", "overall_lat", 1},
 		{"text", header + "10,0,0,x,0,0,0,1", "overall_lat", 1},
-		{"a torn line", header + "10,0,0", "no line of figures", 1},
+		{"an incomplete line", header + "10,0,0", "no line of figures", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseUCX(c.out, c.ops)

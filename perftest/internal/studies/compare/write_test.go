@@ -26,8 +26,8 @@ var conditions = Conditions{
 	Rounds: 2, RunNS: 150_000_000, NearNS: defaultNear, Agreement: agreement,
 }
 
-// rowsOfEachKind are reached and missed, near and far, moved all the time, in loopback,
-// failed at once and in the middle.
+// rowsOfEachKind returns rows whose goals are reached and missed, near and far rows, rows with only moved pairs, of
+// loopback, and rows that have failed at the first or a later pair.
 func rowsOfEachKind() (rows []Row) {
 	cases := Cases()
 	pairs := []Pair{near(85, 50.5), near(86, 51.5), moved(200, 50), far(300, 50), far(310, 52)}

@@ -30,14 +30,14 @@ func TestTable(t *testing.T) {
 	assert.Equal(t, "bcopy", x.Rows[1].Uses)
 	over := x.Over(5)
 	require.Len(t, over, 2)
-	assert.Equal(t, []int{64, 8}, []int{over[0].Size, over[1].Size}, "the greatest loss first")
-	assert.Empty(t, x.Over(50), "a loss of the limit is within it")
+	assert.Equal(t, []int{64, 8}, []int{over[0].Size, over[1].Size}, "sizes in the order of the loss")
+	assert.Empty(t, x.Over(50), "a loss equal to the limit is permitted")
 	assert.Equal(t, []int{8, 64}, x.SizesOver(5, "sm", "alloc", "tag_lat"))
 	assert.Empty(t, x.SizesOver(5, "sm", "plain", "tag_lat"))
 
 	x.Add("alloc", []result.Record{rec(Auto, 64, 190), rec("am", 64, 210)}, same, uses)
-	require.Len(t, x.Rows, 2, "the row is there already")
-	assert.Equal(t, map[string]float64{Auto: 190, "eager": 350, "am": 200}, x.Rows[1].NS, "the least of both runs")
+	require.Len(t, x.Rows, 2, "a second run must not add a row")
+	assert.Equal(t, map[string]float64{Auto: 190, "eager": 350, "am": 200}, x.Rows[1].NS, "the minima of both runs")
 	assert.Equal(t, Auto, x.Rows[1].Best)
 	assert.Zero(t, x.Rows[1].LossPct)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Every category multiplies right, on both fabrics, with more and with fewer threads
-// than rows of tiles.
+// The product is correct for every category, on both fabrics, with more and with fewer threads than rows of
+// tiles.
 func TestMeasure(t *testing.T) {
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
 		for _, c := range endpoint.Categories() {
@@ -33,7 +33,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func TestVerify_FindsAWrongElement(t *testing.T) {
+func TestVerify_DetectsWrongElement(t *testing.T) {
 	r := &run{layout: layout{4, 2, 2}, global: make([]byte, 3*4*4*8)}
 	require.ErrorIs(t, r.verify(), msgrate.ErrData)
 	for row := range 4 {
@@ -46,7 +46,7 @@ func TestVerify_FindsAWrongElement(t *testing.T) {
 	require.ErrorContains(t, r.verify(), "C[3][1]")
 }
 
-// The layout gives each element a place of its own.
+// In the layout each element has a separate place.
 func TestLayout(t *testing.T) {
 	l := layout{6, 2, 3}
 	seen := map[int]bool{}

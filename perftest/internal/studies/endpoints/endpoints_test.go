@@ -27,7 +27,7 @@ func loop(t *testing.T) *verbs.Device {
 	return devs[0]
 }
 
-// The resource columns of the study's figure for sixteen threads.
+// The resources for sixteen threads are those in the figure of the study.
 func TestResources_SixteenThreads(t *testing.T) {
 	s := Study{Categories: endpoint.Categories(), Threads: []int{16}}
 	rows, err := s.Resources(loop(t))
@@ -47,7 +47,7 @@ func TestResources_SixteenThreads(t *testing.T) {
 		assert.Zero(t, r.Rate)
 	}
 	assert.Equal(t, 2*rows[2].QPs, rows[1].QPs)
-	assert.Less(t, rows[5].Memory, rows[2].Memory, "one QP takes less than sixteen")
+	assert.Less(t, rows[5].Memory, rows[2].Memory, "one QP takes less memory than sixteen")
 	assert.Less(t, rows[2].Memory, rows[1].Memory)
 }
 
@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A CQ is shared as far as the context is.
+// Threads share a CQ only within a context.
 func TestCases_SharedCQ(t *testing.T) {
 	s := Study{Categories: endpoint.Categories(), Threads: []int{8}, CQ: 4}
 	rows, err := s.Resources(loop(t))
@@ -126,7 +126,7 @@ func (o *once) Measure(ctx context.Context, q mlx5.Config, c msgrate.Config) (ms
 	return o.Measurer.Measure(ctx, q, c)
 }
 
-// TestRun_ReturnsMeasuredRowsAfterError: the rows that were measured are there.
+// TestRun_ReturnsMeasuredRowsAfterError: an error comes with the measured rows.
 func TestRun_ReturnsMeasuredRowsAfterError(t *testing.T) {
 	s := Study{Base: msgrate.Config{Messages: 64, Postlist: 1, Unsignaled: 1}, Categories: []endpoint.Category{endpoint.Static, endpoint.Dynamic},
 		Threads: []int{1}, Rounds: 3}

@@ -23,7 +23,7 @@ func TestRun_EndpointsOfRCHaveQueues(t *testing.T) {
 	}
 }
 
-func TestRun_LazyConnectsWhatIsUsed(t *testing.T) {
+func TestRun_LazyConnectsOnUse(t *testing.T) {
 	s := &Study{Connect: []string{"lazy", "eager"}, Peers: []int{3}}
 	rows, err := s.Run(t.Context(), func(string, int) {})
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// fake is the device of a kernel in software.
+// fake returns the device of a fake kernel.
 func fake(t *testing.T, cfg fakekernel.Config) (*verbs.Device, *fakekernel.Kernel) {
 	t.Helper()
 	cfg.Device.Fabric = softhca.FabricLoop
@@ -33,12 +33,12 @@ func text(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// All steps pass over a kernel in software, with and without calls of the driver, and leave no object in it.
+// All steps pass over a fake kernel, with and without calls of the driver, and leave no object in it.
 func TestRun(t *testing.T) {
 	for name, silicon := range map[string]bool{"direct": false, "silicon": true} {
 		t.Run(name, func(t *testing.T) {
 			if silicon {
-				testenv.SkipRace(t, "the goroutine that plays the adapter spins")
+				testenv.SkipRace(t, "the goroutine of the fake adapter spins")
 			}
 			dev, k := fake(t, fakekernel.Config{Silicon: silicon})
 			report, err := Run(t.Context(), dev, Config{Port: 1, Timeout: testenv.Watchdog, Iterations: 20})
@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A step that fails is in the report with its reason, those that need it are skipped, and the others run.
+// The report has a failed step with its reason; steps that need it are skipped, and the others run.
 func TestRun_Fails(t *testing.T) {
 	for _, test := range []struct {
 		name, op      string
@@ -85,11 +85,11 @@ func TestRun_Fails(t *testing.T) {
 	}
 }
 
-// A byte that the device changes beside what it should is found.
+// compare detects a byte that the device has changed outside of its destination.
 func TestCompare(t *testing.T) {
 	r := &rig{mem: make([]byte, 100), shadow: make([]byte, 100)}
 	require.NoError(t, r.compare())
 	r.mem[7], r.mem[9] = 1, 2
 	assert.EqualError(t, r.compare(), "2 bytes differ, the first at 0x7: 0x1, want 0x0")
-	assert.NoError(t, r.compare(), "the next step does not fail for this one")
+	assert.NoError(t, r.compare(), "the next step must not report the same bytes")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// asSide makes the test binary a side of a measurement.
+// asSide makes the test binary one side of a measurement.
 const asSide = "GUCX_INTEROP_SIDE"
 
 func TestMain(m *testing.M) {
@@ -28,19 +28,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// gucx is the program with gucx.
+// gucx returns the program with gucx.
 func gucx(t *testing.T) Program {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	return Program{Name: "gucx", Command: []string{self}, Env: []string{asSide + "=1"}}
 }
 
-// small is a study that takes a moment.
+// small returns a short study.
 func small(sizes ...int) Study {
 	return Study{Tests: Tests(), Sizes: sizes, Iterations: 2, Warmup: 1, Rounds: 1, Window: 2}
 }
 
-// The protocol, with gucx in the place of UCX.
+// TestStudy runs the protocol with gucx instead of UCX.
 func TestStudy(t *testing.T) {
 	s := small(20000)
 	require.NoError(t, s.Check())
@@ -58,7 +58,7 @@ func TestStudy(t *testing.T) {
 		assert.LessOrEqual(t, r.Least, r.Ratio)
 		assert.GreaterOrEqual(t, r.Most, r.Ratio)
 	}
-	assert.Equal(t, 1.0, rows[0].Most, "what the others are compared with")
+	assert.Equal(t, 1.0, rows[0].Most, "the reference of the other rows")
 
 	var out bytes.Buffer
 	require.NoError(t, Sheet(s, nil, rows).Write(&out, "json"))
@@ -67,7 +67,7 @@ func TestStudy(t *testing.T) {
 	assert.Equal(t, s, head)
 }
 
-// With UCX that is installed.
+// TestStudy_UCX uses the installed UCX.
 func TestStudy_UCX(t *testing.T) {
 	testenv.SkipShort(t, "builds and runs programs with UCX")
 	binary, err := Build(t.Context(), t.TempDir())
@@ -88,7 +88,7 @@ func TestStudy_UCX(t *testing.T) {
 	assert.Len(t, rows, len(Tests())*2*4)
 }
 
-func TestStudy_AProgramThatIsNone(t *testing.T) {
+func TestStudy_InvalidProgram(t *testing.T) {
 	s, p := small(8), gucx(t)
 	ignore := func(string, int) {}
 	_, err := s.Run(t.Context(), Program{Name: "none", Command: []string{"/does/not/exist"}}, p, ignore)
@@ -103,7 +103,7 @@ func TestStudy_AProgramThatIsNone(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// A side that ends in the middle of a run ends the run.
+// If a side exits during a run, the run ends.
 func TestPair_SideExits(t *testing.T) {
 	defer lockThread()()
 	s, p := small(8), gucx(t)
@@ -115,7 +115,7 @@ func TestPair_SideExits(t *testing.T) {
 	assert.NoError(t, both.close())
 }
 
-// What arrives is compared with what was sent.
+// The data that arrives is compared with the data that was sent.
 func TestPair_DetectsWrongData(t *testing.T) {
 	s := &side{in: make([]byte, 8), out: make([]byte, 8), window: make([]byte, 8)}
 	for _, test := range Tests() {
@@ -128,7 +128,7 @@ func TestPair_DetectsWrongData(t *testing.T) {
 	}
 }
 
-// TestProcess_Failure: only a reply that says so is wrong data.
+// TestProcess_Failure: only the reply for wrong data is ErrData.
 func TestProcess_Failure(t *testing.T) {
 	s := &process{name: "one"}
 	assert.ErrorIs(t, s.failure("failed: wrong data"), ErrData)
@@ -138,8 +138,8 @@ func TestProcess_Failure(t *testing.T) {
 	}
 }
 
-// A side says what is wrong with a command, and ends.
-func TestServe_RefusesWhatIsNoCommand(t *testing.T) {
+// A side replies to an invalid command with the reason, and exits.
+func TestServe_RejectsInvalidCommands(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                               "ok gucx 7\n",
 		"address":                        "ok 01", // of version 2
@@ -187,7 +187,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// Without a compiler there is a reason, and it is that.
+// Without a compiler the build fails with that reason.
 func TestBuild_WithoutACompiler(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Build(t.Context(), t.TempDir())

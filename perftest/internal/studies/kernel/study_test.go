@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// ring is a kernel of numbers that go around: each rank adds what comes from the one below.
+// ring is a kernel with numbers that circulate: each rank adds the number of the previous rank.
 type ring struct {
 	c     *Comm
 	value [1]uint64
@@ -27,7 +27,7 @@ type ring struct {
 
 func (r *ring) Step() error {
 	if r.c.Size() == 1 {
-		r.value[0] = 2 // what all ranks together have, once a step is done
+		r.value[0] = 2 // the sum of all ranks after a step
 		return nil
 	}
 	in := make([]uint64, 1)
@@ -54,7 +54,7 @@ func (r *ring) Result() (Result, error) {
 	return Result{State: uint64(v[0]), Values: []Value{{Name: "sum", Title: "sum", Number: float64(v[0])}}}, err
 }
 
-// makeRing makes rings of ranks; the values of a ring add up to 2. If wrong[i] is set, the i-th kernel of a rank has a
+// makeRing returns a maker of rings; the values of a ring add up to 2. If wrong[i] is set, the i-th kernel of a rank has a
 // wrong result.
 func makeRing(wrong ...bool) Maker {
 	made := 0
@@ -71,7 +71,7 @@ func makeRing(wrong ...bool) Maker {
 	}
 }
 
-// together runs a study on n ranks; each has the study that newStudy makes.
+// together runs a study on n ranks, each with a study of newStudy.
 func together(t *testing.T, n int, newStudy func() *Study) (rows [][]Row, errs []error) {
 	t.Helper()
 	owner, err := gucx.Open()
@@ -127,7 +127,7 @@ func TestRun(t *testing.T) {
 	assert.Contains(t, ResultLines(rows[0])[0], "sum 2, state 0000000000000002, the same over each transport and on one rank")
 }
 
-// TestRun_DetectsWrongResult: all ranks know of a result that differs, between transports and from that of one rank.
+// TestRun_DetectsWrongResult: all ranks report a result that differs between transports, or from that of one rank.
 func TestRun_DetectsWrongResult(t *testing.T) {
 	for _, wrong := range [][]bool{{false, true}, {true, true}} {
 		for range testenv.Rounds(1, 50) {
@@ -139,7 +139,7 @@ func TestRun_DetectsWrongResult(t *testing.T) {
 	}
 }
 
-// TestRun_Unchecked: without the check no rank computes alone.
+// TestRun_Unchecked: without the check there is no run of a single rank.
 func TestRun_Unchecked(t *testing.T) {
 	rows, errs := together(t, 2, func() *Study { return &Study{New: makeRing(true, true), Iterations: 1, Warmup: 2, Turn: 1} })
 	require.NoError(t, errors.Join(errs...))

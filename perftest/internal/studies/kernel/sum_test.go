@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSum_IsExact: a sum of numbers of very different sizes is the one of arithmetic without rounding, in any order.
+// TestSum_IsExact: a sum of numbers of very different magnitudes is equal to that without rounding, in any order.
 func TestSum_IsExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
@@ -18,7 +18,7 @@ func TestSum_IsExact(t *testing.T) {
 		exact := new(big.Float).SetPrec(400)
 		terms := make([]float64, 50)
 		for i := range terms {
-			// Down to 2^-75 all bits of a number are above the lowest bit of a sum.
+			// All bits of a number of at least 2^-75 are above the lowest bit of a sum.
 			terms[i] = math.Ldexp(random.Float64()-0.5, random.IntN(120)-68)
 			exact.Add(exact, big.NewFloat(terms[i]))
 		}
@@ -56,7 +56,7 @@ func TestSum_Limits(t *testing.T) {
 		var s Sum
 		s.Add(v)
 		s.Add(1)
-		assert.True(t, math.IsNaN(s.Value()), "%v has no room", v)
+		assert.True(t, math.IsNaN(s.Value()), "%v exceeds the range", v)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestSplit(t *testing.T) {
 	assert.Equal(t, []int{8, 8, 16}, Grow([]int{8, 8, 8}, 2))
 }
 
-// TestNeighbor: steps to both sides lead back, and ranks are numbered without gaps.
+// TestNeighbor: the neighbor of a neighbor on the other side is the rank itself, and ranks are numbered without gaps.
 func TestNeighbor(t *testing.T) {
 	parts := []int{2, 3, 1, 4}
 	seen := map[int]bool{}

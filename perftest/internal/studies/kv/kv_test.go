@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestZipf: the shares of the most frequent numbers are those of the distribution: 1/k^skew over the sum of all.
+// TestZipf: the frequencies of the most frequent numbers are those of the distribution: 1/k^skew divided by the sum of all.
 func TestZipf(t *testing.T) {
 	const n, draws = 100, 200_000
 	z := newZipf(n, rand.New(rand.NewPCG(1, 2)))
@@ -50,7 +50,7 @@ func TestValue(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestRedis_Replies: a reply may be anything.
+// TestRedis_Replies: valid and malformed replies.
 func TestRedis_Replies(t *testing.T) {
 	for reply, want := range map[string]string{
 		"$5\r\nvalue\r\n":           "value",
@@ -87,7 +87,7 @@ func TestRedis_Replies(t *testing.T) {
 	}
 }
 
-// serve has a process be a goroutine.
+// serve returns a function that starts f on a goroutine instead of a process.
 func serve(f func(context.Context, net.Conn) error) func() (net.Conn, io.Closer, error) {
 	return func() (net.Conn, io.Closer, error) {
 		here, there := net.Pipe()
@@ -124,7 +124,7 @@ func TestStudy(t *testing.T) {
 	}
 }
 
-// TestSetRatios: values that were too small to be measured give no ratio.
+// TestSetRatios: values that are too small to be measured have no ratio.
 func TestSetRatios(t *testing.T) {
 	rows := []Row{{Store: storeOne, Rate: 6, CPU: 4}, {Store: storeReplicated, Rate: 3}, {Store: storeRedis, Rate: 2, CPU: 8}}
 	setRatios(rows)
@@ -135,7 +135,7 @@ func TestSetRatios(t *testing.T) {
 	assert.Zero(t, rows[0].RateRatio+rows[0].CPURatio+rows[1].RateRatio+rows[1].CPURatio)
 }
 
-// TestMeasure_OneOperation: however short the time is, at least one operation is recorded.
+// TestMeasure_OneOperation: also in a very short time at least one operation is recorded.
 func TestMeasure_OneOperation(t *testing.T) {
 	j := &job{Records: minRecords, Value: 8, Time: 1}
 	o, err := j.newMeter().measure(t.Context(), nothing{})
@@ -144,7 +144,7 @@ func TestMeasure_OneOperation(t *testing.T) {
 	assert.Positive(t, o.Elapsed)
 }
 
-// nothing is a store that does nothing.
+// nothing is a store without effect.
 type nothing struct{}
 
 func (nothing) get(_ string, buf []byte) ([]byte, error) { return buf, nil }

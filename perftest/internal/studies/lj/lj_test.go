@@ -34,8 +34,8 @@ func state(t *testing.T, r *run) thermo {
 	return th
 }
 
-// TestThermo_LAMMPS: energy and pressure of the crystal are those of LAMMPS' benchmark in.lj, which its log
-// files have in step 0. They are for 32,000 atoms; a smaller crystal has the same energy in each cell, and its
+// TestThermo_LAMMPS: energy and pressure of the crystal are those of the LAMMPS benchmark in.lj, in step 0 of its
+// log files. They are for 32,000 atoms; a smaller crystal has the same energy in each cell, and its
 // temperature counts one degree of freedom less per atom that there is.
 func TestThermo_LAMMPS(t *testing.T) {
 	cfg := melt(4, 5, 4)
@@ -49,8 +49,8 @@ func TestThermo_LAMMPS(t *testing.T) {
 	assert.InDelta(t, -5.0197073+kinetic*2/3*0.8442, th.pressure, 1e-7)
 }
 
-// TestStep_LAMMPS: the melt of LAMMPS' benchmark has temperature 0.757, energy -4.622 and pressure 0.207 in step
-// 100. Other velocities at the beginning, and fewer atoms, differ from that by fluctuations alone.
+// TestStep_LAMMPS: the melt of the LAMMPS benchmark has temperature 0.757, energy -4.622 and pressure 0.207 in step
+// 100. Other initial velocities, and fewer atoms, cause only fluctuations.
 func TestStep_LAMMPS(t *testing.T) {
 	testenv.SkipShort(t, "computes a hundred steps")
 	testenv.SkipRace(t, "has one goroutine")
@@ -65,7 +65,7 @@ func TestStep_LAMMPS(t *testing.T) {
 	assert.Positive(t, r.rebuilds)
 }
 
-// TestForces: they are those of all pairs, in another way of computing them, and their sum is 0 exactly.
+// TestForces: the forces are equal to those of a direct computation over all pairs, and their sum is exactly 0.
 func TestForces(t *testing.T) {
 	r := alone(t, melt(4, 4, 4))
 	for range 20 {
@@ -99,7 +99,7 @@ func TestForces(t *testing.T) {
 	assert.Zero(t, sum)
 }
 
-// TestStep_Reverses: with velocities turned around the atoms go back to where they were, but for rounding.
+// TestStep_Reverses: with reversed velocities the atoms return to their initial positions, except for rounding.
 func TestStep_Reverses(t *testing.T) {
 	r := alone(t, melt(4, 4, 4))
 	begin := map[uint64]position{}
@@ -130,8 +130,8 @@ func TestStep_Reverses(t *testing.T) {
 	}
 }
 
-// TestRanks: any number of ranks has the bits of one: one, two and more domains along an edge, hot enough for
-// atoms to migrate.
+// TestRanks: any number of ranks has exactly the result of one: with one, two and more domains along an edge, and at a
+// temperature at which atoms migrate.
 func TestRanks(t *testing.T) {
 	cfg := melt(4, 4, 7)
 	cfg.Temperature = 6

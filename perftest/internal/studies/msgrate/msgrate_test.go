@@ -37,8 +37,8 @@ func TestMeasure_Shm(t *testing.T) {
 	t.Logf("%+v", o)
 }
 
-// One goroutine can drive all senders in any order: a scheduler of virtual time
-// does. Threads that share a QP and a CQ never wait for each other for good.
+// One goroutine can drive all senders in any order, as the scheduler of virtual time does. Threads that share a QP
+// and a CQ never deadlock.
 func TestStep_AnyOrder(t *testing.T) {
 	devs, err := (&RealTime{Fabric: softhca.FabricLoop}).Devices(1, mlx5.Config{})
 	require.NoError(t, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// served runs a server on the other end of a pipe. Its Close closes the connection and
-// returns what the server did.
+// served runs a server on the other side of a pipe. Its Close closes the connection and returns the error of the
+// server.
 type served struct {
 	conn net.Conn
 	done chan error
@@ -58,7 +58,7 @@ func TestRemote_Errors(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestRemote_FailsIfProcessIsGone: the error names a target that has died, whether it had a request or gets one.
+// TestRemote_FailsIfProcessIsGone: the error names a target that dies during a request or before one.
 func TestRemote_FailsIfProcessIsGone(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn) error{
 		"before": func(c net.Conn) error { return c.Close() },
@@ -87,13 +87,13 @@ func TestRemote_FailsIfProcessIsGone(t *testing.T) {
 	}
 }
 
-// TestServeTarget_EndsWithInitiator: a target has nothing to say of an initiator that is gone, whatever that was at.
+// TestServeTarget_EndsWithInitiator: a target returns without an error when its initiator is gone, at any point.
 func TestServeTarget_EndsWithInitiator(t *testing.T) {
-	for name, said := range map[string]string{"nothing": "", "half a request": `{"Len":`, "a request": "{}\n"} {
+	for name, sent := range map[string]string{"nothing": "", "half a request": `{"Len":`, "a request": "{}\n"} {
 		t.Run(name, func(t *testing.T) {
 			here, there, err := oob.Pipe()
 			require.NoError(t, err)
-			_, err = io.WriteString(here, said)
+			_, err = io.WriteString(here, sent)
 			require.NoError(t, err)
 			require.NoError(t, here.Close())
 			assert.NoError(t, ServeTarget(there))
@@ -122,7 +122,7 @@ func TestProcesses(t *testing.T) {
 	assert.Positive(t, o.Rates.Elapsed)
 }
 
-// TestProcesses_EndWithInitiator: a worker does not go on for somebody who has gone.
+// TestProcesses_EndWithInitiator: a worker stops when its initiator is gone.
 func TestProcesses_EndWithInitiator(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -140,12 +140,12 @@ func TestProcesses_EndWithInitiator(t *testing.T) {
 	require.ErrorIs(t, err, why)
 }
 
-// noReader is an end whose other one is gone, which its reads do not say yet.
+// noReader is one side of a connection whose other side is gone; only writes detect that yet.
 type noReader struct{ net.Conn }
 
 func (noReader) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// TestServeWorker_EndsWithInitiator: a worker that cannot answer has nothing to say either.
+// TestServeWorker_EndsWithInitiator: a worker that cannot reply returns without an error.
 func TestServeWorker_EndsWithInitiator(t *testing.T) {
 	here, there := net.Pipe()
 	served := make(chan error, 1)

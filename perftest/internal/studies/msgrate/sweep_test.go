@@ -13,9 +13,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Each feature that is turned off changes what the device is told, as it should and
-// in nothing else. Counted for each message; the payload is fetched where no inline
-// segment carries it, which the rate of the device's reads would show.
+// Each feature that is turned off changes only its property of the work requests. The counts are for each message. The
+// device fetches a payload that is not inline; only the rate of its reads would show that.
 func TestFeatures_WorkRequests(t *testing.T) {
 	for _, c := range []struct {
 		features              string
@@ -59,8 +58,8 @@ func openLoop(t *testing.T, queues mlx5.Config, cfg Config) *Senders {
 	return s
 }
 
-// What sharing x ways takes for sixteen threads: contexts, PDs, MRs, CQs, QPs, UAR
-// pages, and distinct payloads.
+// The objects of sixteen threads with x-way sharing: contexts, PDs, MRs, CQs, QPs, UAR pages, and distinct
+// payloads.
 func TestShares_Resources(t *testing.T) {
 	type row [7]int
 	for share, want := range map[Share]map[int]row{
@@ -91,7 +90,7 @@ func TestShares_Resources(t *testing.T) {
 	}
 }
 
-// All kinds of sharing move the data, in threads that run at the same time.
+// With all types of sharing the data arrives, with concurrent threads.
 func TestSweep_Run(t *testing.T) {
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
 		t.Run(string(fabric), func(t *testing.T) {
@@ -109,12 +108,12 @@ func TestSweep_Run(t *testing.T) {
 				assert.Positive(t, p.CQEs, p)
 				assert.GreaterOrEqual(t, p.CPU, 0., p)
 			}
-			assert.Equal(t, []int{1, 4}, []int{points[0].Threads, points[1].Threads}, "none: a curve over threads")
+			assert.Equal(t, []int{1, 4}, []int{points[0].Threads, points[1].Threads}, "without sharing: a curve over threads")
 		})
 	}
 }
 
-// Payloads with cache lines of their own, packed, and shared.
+// Payloads in separate cache lines, packed, and shared.
 func TestLayout(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
@@ -166,7 +165,7 @@ func TestFeatures_Text(t *testing.T) {
 	assert.Equal(t, "all w/o postlist inline", Features{NoPostlist: true, NoInline: true}.String())
 }
 
-// A payload that did not arrive, and a byte beside it, are found.
+// Verification detects a payload that did not arrive, and a changed byte beside it.
 func TestVerify(t *testing.T) {
 	s := openLoop(t, mlx5.Config{}, Config{Threads: 2, Messages: 64})
 	require.ErrorIs(t, s.Verify(), ErrData)
@@ -182,12 +181,12 @@ func TestVerify(t *testing.T) {
 	require.ErrorIs(t, s.Verify(), ErrData)
 }
 
-// failing measures until it is asked for the last time.
+// failing fails in one of its measurements.
 type failing struct {
 	Measurer
 	remaining int
 	fail      error
-	before    func() // the failure; nil for nothing
+	before    func() // called before the failure; may be nil
 }
 
 func (f *failing) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcome, error) {
@@ -201,15 +200,15 @@ func (f *failing) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (
 	return Outcome{}, f.fail
 }
 
-// TestSweep_ReturnsMeasuredPointsAfterError: points have the figures of the rounds that all have had, or of a part of
-// the first, and one that has failed by itself has none.
+// TestSweep_ReturnsMeasuredPointsAfterError: points have the figures of the complete rounds, or of an incomplete first
+// round, and a point that has failed itself has none.
 func TestSweep_ReturnsMeasuredPointsAfterError(t *testing.T) {
 	broken, wrong, enough := errors.New("broken"), fmt.Errorf("%w: byte 3", ErrData), errors.New("enough")
 	for _, c := range []struct {
 		name   string
-		at     int // which of 3 rounds of 3 points fails
+		at     int // number of the measurement that fails, of 3 rounds of 3 points
 		fail   error
-		ends   bool // the context
+		ends   bool // the context ends
 		ways   []int
 		rounds int
 	}{
@@ -245,7 +244,7 @@ func TestSweep_ReturnsMeasuredPointsAfterError(t *testing.T) {
 	}
 }
 
-// TestFigure_Spread: the distance of the extremes, as a part of the median; a single round has none.
+// TestFigure_Spread: the spread is the difference of the extremes, divided by the median; a single round has none.
 func TestFigure_Spread(t *testing.T) {
 	var rounds []Outcome
 	for _, v := range []float64{90, 100, 120} {
@@ -255,7 +254,7 @@ func TestFigure_Spread(t *testing.T) {
 	assert.InDelta(t, 0.3, f.Spread, 1e-9)
 	assert.InDelta(t, 0.3, f.PutsSpread, 1e-9)
 	assert.Zero(t, newFigure(rounds[:1]).Spread)
-	assert.Zero(t, newFigure([]Outcome{{}, {}}).Spread, "nothing was sent")
+	assert.Zero(t, newFigure([]Outcome{{}, {}}).Spread, "rounds without messages")
 	columns := len(Sheet(nil, nil, []Point{{Rounds: 1}}).Columns)
 	assert.Len(t, Sheet(nil, nil, []Point{{Rounds: 1}, {Rounds: 2}}).Columns, columns+1)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
-// served runs a node on the other end of a pipe. Its Close closes the connection and returns
-// what the node did.
+// served runs a node on the other side of a pipe. Its Close closes the connection and returns the error of the
+// node.
 type served struct {
 	conn net.Conn
 	done chan error
@@ -31,8 +31,7 @@ func startNode(ctx context.Context) children.Start {
 	}
 }
 
-// Nodes that know of each other only what goes through their connections measure each side
-// and protocol.
+// Nodes that communicate only through their connections measure each side and protocol.
 func TestReal(t *testing.T) {
 	s := Study{Protocols: Protocols(), Sides: Sides(), Sizes: []int{8, 4 * EagerLimit}, Iterations: 3, Warmup: 1}
 	rows, refused, err := s.Run(t.Context(), Real(startNode(t.Context())), nil)
@@ -44,12 +43,12 @@ func TestReal(t *testing.T) {
 		assert.Positive(t, r.Work)
 		assert.Greater(t, float64(r.Iteration), enough*float64(r.Base))
 		assert.Positive(t, r.Process)
-		assert.LessOrEqual(t, r.Program, r.Process, "a thread of the process")
+		assert.LessOrEqual(t, r.Program, r.Process, "the time of a thread exceeds that of its process")
 	}
 }
 
-// When a node dies the other one ends, and so does the measurement.
-func TestReal_ANodeDies(t *testing.T) {
+// When a node dies, the other one and the measurement end.
+func TestReal_NodeDies(t *testing.T) {
 	n := 0
 	start := func() (net.Conn, io.Closer, error) {
 		n++
@@ -79,7 +78,7 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
-// Of runs that were disturbed the best is taken.
+// The result is the best of the disturbed runs.
 func TestBest(t *testing.T) {
 	p := &scripted{times: []Times{{Iteration: 9, Program: 1}, {Iteration: 7, Program: 2}, {Iteration: 8}}}
 	s := Study{Rounds: 3}
@@ -90,7 +89,7 @@ func TestBest(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// scripted is a pair that has all its times already.
+// scripted is a pair with given times.
 type scripted struct{ times []Times }
 
 func (p *scripted) Run(context.Context, Exchange) (Times, error) {
@@ -104,7 +103,7 @@ func (p *scripted) Run(context.Context, Exchange) (Times, error) {
 
 func (p *scripted) Close() error { return nil }
 
-// Work is a number of rounds: twice as much for twice the time.
+// The work is a number of rounds: twice as many for twice the time.
 func TestWorkLoop(t *testing.T) {
 	var l workLoop
 	l.calibrate()

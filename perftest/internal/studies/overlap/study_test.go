@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// protocols are those of the names.
+// protocols returns the protocols with the names.
 func protocols(t *testing.T, names ...string) (list protocol.List) {
 	t.Helper()
 	for _, name := range names {
@@ -43,10 +43,9 @@ func measure(t *testing.T, s Study) []Row {
 	return rows
 }
 
-// A rendezvous whose control messages need a call of the side that computes overlaps
-// nothing but their flight, which from 32 KiB on is no longer noticed. Who receives has none of it
-// while it computes, as it knows of the message when it leaves the barrier; who sends data that is
-// got has nothing to do.
+// If the control messages of a rendezvous need a call of the side that computes, only their time on the wire
+// overlaps, which is negligible from 32 KiB on. The receiver has no overlap at all, as it detects the message when it
+// leaves the barrier. The sender of data that the receiver gets has full overlap.
 func TestVirtual_Rendezvous(t *testing.T) {
 	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{EagerLimit, 32 << 10, 128 << 10}}) {
 		label := []any{"%v %v %d", r.Side, r.Protocol, r.Size}
@@ -67,8 +66,8 @@ func TestVirtual_Rendezvous(t *testing.T) {
 	}
 }
 
-// Below the limit nobody waits for a call of the other side: what is left is posts, polls and
-// copies of the receiver.
+// Below the eager limit no side waits for a call of the other: the overhead is that of posts, polls and copies of
+// the receiver.
 func TestVirtual_Eager(t *testing.T) {
 	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{1, 256, EagerLimit / 2}}) {
 		least := 0.88
@@ -80,9 +79,8 @@ func TestVirtual_Eager(t *testing.T) {
 	}
 }
 
-// Through queues nobody waits for a call of anybody, and nothing is copied: the same overhead
-// for each length. It is what seeing a completion costs, and for who sends the post, which is less
-// than 5 % from 4 KiB on.
+// With queues no side waits for a call of the other, and nothing is copied: the overhead is the same for each length. It
+// is the cost of polling a completion, and on the sender also of the post, and is less than 5 % from 4 KiB on.
 func TestVirtual_TupleQ(t *testing.T) {
 	rows := measure(t, Study{Protocols: protocols(t, "tupleq"), Sides: Sides(), Sizes: []int{1, 1024, EagerLimit / 2, EagerLimit, 64 << 10, 128 << 10}})
 	for i, r := range rows {
@@ -97,7 +95,7 @@ func TestVirtual_TupleQ(t *testing.T) {
 	}
 }
 
-// The variant that copies pays for it below the limit, at the sender, and nowhere else.
+// The variant with copies has additional costs only below the limit, and only on the sender.
 func TestVirtual_TupleQCopy(t *testing.T) {
 	sizes := []int{64, EagerLimit / 2, 2 * EagerLimit}
 	rows := measure(t, Study{Protocols: protocols(t, "tupleq", "tupleq_copy"), Sides: []Side{Isend, Irecv}, Sizes: sizes})
@@ -118,8 +116,8 @@ func TestVirtual_Deterministic(t *testing.T) {
 	assert.Equal(t, measure(t, s), measure(t, s))
 }
 
-// What this build does not have is refused with its reason, and the rest is measured.
-func TestRun_Refused(t *testing.T) {
+// A protocol that this build does not have is rejected with the reason, and the others are measured.
+func TestRun_RejectsUnknownProtocol(t *testing.T) {
 	s := Study{Protocols: protocol.List{{Name: "later", Env: []string{"GUCX_TAG_PROTOCOL_OF_LATER=x"}}, protocols(t, "rget")[0]},
 		Sides: []Side{Isend}, Sizes: []int{8}, Iterations: 1}
 	rows, refused, err := s.Run(t.Context(), Virtual(timing.ConnectXDDR()), nil)
@@ -167,7 +165,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, []string{"rput", "rget", "tupleq", "tupleq_copy"}, Protocols().Names())
 }
 
-// TestSheet_Width: without a terminal the table is 80 columns wide at most.
+// TestSheet_Width: without a terminal the table is at most 80 columns wide.
 func TestSheet_Width(t *testing.T) {
 	for _, long := range []time.Duration{123456789 * time.Nanosecond, 100 * time.Second} {
 		r := Row{Side: "isend", Protocol: "tupleq_copy", Size: 1 << 20, Base: long, Iteration: long, Work: long, Overhead: -long,

@@ -15,7 +15,7 @@ import (
 
 var aRun = &Run{Args: "msgrate --share cq"}
 
-// aPaper has one figure of one command.
+// aPaper returns a paper with one figure of one command.
 func aPaper() *Paper {
 	return &Paper{Name: "a", Title: "A", Figures: []Figure{
 		{ID: "1", Title: "Structure", How: Structure, Lesson: "Boxes.", Missing: "A drawing."},
@@ -44,7 +44,7 @@ func TestRows_Outcomes(t *testing.T) {
 	assert.InDelta(t, 0.9, rows[1].Ratio, 1e-9)
 }
 
-// A value with an interval agrees with the paper, or does not, only if the whole interval does.
+// A value with an interval holds, or misses, only if the complete interval does.
 func TestRow_Interval(t *testing.T) {
 	table, err := parse("layer,test,size,loop_ns,over_ns,over_lo_ns,over_hi_ns\nucp,put_lat,8,200,,,\n" +
 		"a,put_lat,8,210,10,8,12\nb,put_lat,8,230,30,28,32\nc,put_lat,8,210,10,-1,12\nd,put_lat,8,210,10,0,0\ne,put_lat,8,290,90,-100,200\n")
@@ -122,14 +122,14 @@ func TestMeasure_FailureAndInterruption(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Every figure has a command or the reason why it cannot be shown, and texts without what a table of
-// Markdown takes for an end of a cell.
+// Every figure has a command or the reason why it cannot be shown, and texts without the character that separates the
+// cells of a Markdown table.
 func TestPapers_AreComplete(t *testing.T) {
 	for _, p := range Papers() {
 		ids := map[string]bool{}
 		for i := range p.Figures {
 			f := &p.Figures[i]
-			assert.False(t, ids[f.ID], "%s %s is there twice", p.Name, f.ID)
+			assert.False(t, ids[f.ID], "%s has two figures %s", p.Name, f.ID)
 			ids[f.ID] = true
 			assert.NotEmpty(t, f.Lesson, "%s %s", p.Name, f.ID)
 			assert.True(t, len(f.Cases) > 0 || f.Missing != "", "%s %s: no case and no reason", p.Name, f.ID)
@@ -157,5 +157,5 @@ func TestPageAndHTML(t *testing.T) {
 	assert.Contains(t, list.String(), "not shown: A drawing.")
 	require.NoError(t, HTML(&html, []*Paper{aPaper()}, res, "c1"))
 	assert.Equal(t, 1, strings.Count(html.String(), "<svg"))
-	assert.NotContains(t, html.String(), "src=", "the report needs no other file")
+	assert.NotContains(t, html.String(), "src=", "the report must not need other files")
 }

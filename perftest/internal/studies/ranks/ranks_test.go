@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// together runs a study on n ranks and returns what each has.
+// together runs a study on n ranks and returns the rows of each.
 func together(t *testing.T, s *Study, n int) (rows [][]Row, errs []error) {
 	owner, err := gucx.Open()
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestStudy(t *testing.T) {
 	assert.Contains(t, out.String(), "allreduce")
 }
 
-// TestSheet: what protocols take more than the quickest is told where there are several.
+// TestSheet: with several protocols the sheet has their difference from the fastest one.
 func TestSheet(t *testing.T) {
 	rows := []Row{
 		{Test: "ring", Size: 8, Protocol: "one", BestNS: 3000}, {Test: "ring", Size: 8, Protocol: "two", BestNS: 2000},
@@ -88,7 +88,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestStudy_DetectsWrongData: a rank that has other bytes than it should have is found by all.
+// TestStudy_DetectsWrongData: all ranks report a rank with wrong bytes.
 func TestStudy_DetectsWrongData(t *testing.T) {
 	bad := Test{Name: "bad", sized: true, prepare: func(c *ucpgroup.Comm, size int) (round, func() error) {
 		round, check := bcast(c, size)

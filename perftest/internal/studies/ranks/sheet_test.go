@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// TestSheet_Width: without a terminal the table is 80 columns wide at most, whatever was measured.
+// TestSheet_Width: without a terminal the table is at most 80 columns wide, for all results.
 func TestSheet_Width(t *testing.T) {
 	for _, ns := range []float64{1, 1e6, 1e9, 1e11} {
 		slow := Row{Test: "reducescatter", Size: 1 << 20, Ranks: 16, Protocol: "put_zcopy", MeanNS: ns, LeastNS: ns, MostNS: ns, BestNS: ns}

@@ -31,7 +31,7 @@ func study(t *testing.T) *Study {
 		Tests: Tests(), Sizes: []int{8, 2048}, Ranks: 4, Nodes: 4, Iterations: 2}
 }
 
-// TestRun: the data of all tests is right, each row depends on its inputs alone, and fewer instructions take less time.
+// TestRun: the data of all tests is correct, each row depends only on its inputs, and fewer instructions take less time.
 func TestRun(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 	assert.Contains(t, out.String(), "alltoall")
 }
 
-// TestRun_PingPong: a message takes what sender and receiver compute, and what the model has for the device.
+// TestRun_PingPong: a message takes the instructions of sender and receiver, and the time of the device in the model.
 func TestRun_PingPong(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -72,13 +72,13 @@ func TestRun_PingPong(t *testing.T) {
 	for k, name := range s.Transports {
 		n, err := s.Counts.Of(name)
 		require.NoError(t, err)
-		// Twice the cycles add the instructions of a message once more. The rank whose clock counts leaves the barrier
-		// before the other one by up to a message of it, which two messages share.
+		// Twice the cycles add the instructions of a message once more. The measuring rank leaves the barrier earlier
+		// than the other one, by up to the time of one message, divided by two messages.
 		more := rows[2+k].MeanNS - rows[k].MeanNS
 		cycles := float64(n.Short+n.Poll+n.Deliver) / s.Clock * 1e9
 		assert.InDelta(t, 1.25*cycles, more, 0.26*cycles, name)
 	}
-	assert.Greater(t, rows[0].MeanNS, 1000.0, "wire and switch alone take more than 700 ns")
+	assert.Greater(t, rows[0].MeanNS, 1000.0, "wire and switch take more than 700 ns")
 	assert.Less(t, rows[0].MeanNS, 4000.0)
 }
 
@@ -94,8 +94,8 @@ func TestRun_Datagrams(t *testing.T) {
 	}
 }
 
-// TestRun_SharedNodes: ranks of one node reach each other over sm, which is much faster than their NIC, and rows depend on
-// their inputs alone.
+// TestRun_SharedNodes: ranks of one node reach each other over sm, which is much faster than their NIC, and rows depend
+// only on their inputs.
 func TestRun_SharedNodes(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -118,7 +118,7 @@ func TestRun_SharedNodes(t *testing.T) {
 	}
 }
 
-// TestRun_SharedNodesPingPong: a message within a node takes what its instructions do, and the transfer of a line.
+// TestRun_SharedNodesPingPong: a message within a node takes its instructions and the transfer of a cache line.
 func TestRun_SharedNodesPingPong(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -134,7 +134,7 @@ func TestRun_SharedNodesPingPong(t *testing.T) {
 	assert.Greater(t, rows[0].MeanNS, cycles+float64(s.Params.LineTransfer)/float64(timing.Nanosecond))
 }
 
-// TestRun_Canceled: rows that are there come with the error.
+// TestRun_Canceled: the error comes with the measured rows.
 func TestRun_Canceled(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -150,7 +150,7 @@ func TestRun_Canceled(t *testing.T) {
 	assert.Len(t, rows, 2)
 }
 
-// TestRun_DetectsWrongData: a rank that has other bytes than it should have is found.
+// TestRun_DetectsWrongData: the run reports a rank with wrong bytes.
 func TestRun_DetectsWrongData(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -165,7 +165,7 @@ func TestRun_DetectsWrongData(t *testing.T) {
 	require.ErrorIs(t, err, ranks.ErrData)
 }
 
-// TestCounts: direct verbs take fewer instructions for a short message, on both sides.
+// TestCounts: direct verbs take fewer instructions for a small message, on both sides.
 func TestCounts(t *testing.T) {
 	c := counts(t)
 	of := func(name string) Instructions {
@@ -198,7 +198,7 @@ func TestInstructions_Apply(t *testing.T) {
 	n := Instructions{Short: 100, Bcopy: 150, Get: 90, Idle: 10, Poll: 20, Deliver: 30}
 	s := n.apply(&p, 2)
 	assert.Equal(t, []timing.Time{200, 0, 20, 40 + cacheRead}, []timing.Time{p.PostCall, p.WQEBuild, p.PollCall, p.CQERead})
-	assert.Equal(t, timing.ConnectX6().RegisterWrite, p.RegisterWrite, "is no instruction")
+	assert.Equal(t, timing.ConnectX6().RegisterWrite, p.RegisterWrite, "the register write must not depend on instructions")
 	assert.Equal(t, timing.Time(60), s.Receive)
 	assert.Equal(t, []timing.Time{200, 300, 180}, []timing.Time{s.Post[uct.AMShort], s.Post[uct.AMBcopy], s.Post[uct.GetZcopy]})
 }

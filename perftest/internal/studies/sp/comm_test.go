@@ -11,14 +11,14 @@ import (
 type lines struct {
 	ranks   int
 	message [][][Tags]chan []byte
-	barrier *meeting
+	barrier *allreduce
 }
 
-// inbox is how many messages of a tag a channel holds: more than a rank is ahead of a neighbor.
+// inbox is the capacity of a channel: more messages than a rank can be ahead of a neighbor.
 const inbox = 4
 
 func newLines(ranks int) *lines {
-	l := &lines{ranks: ranks, barrier: newMeeting(ranks)}
+	l := &lines{ranks: ranks, barrier: newAllreduce(ranks)}
 	for range ranks {
 		to := make([][Tags]chan []byte, ranks)
 		for i := range to {
@@ -31,24 +31,24 @@ func newLines(ranks int) *lines {
 	return l
 }
 
-// meeting adds up what all bring.
-type meeting struct {
+// allreduce adds the values of all ranks.
+type allreduce struct {
 	mu    sync.Mutex
 	all   *sync.Cond
 	ranks int
 	here  int
 	round int
 	sum   []float64
-	total []float64 // of the round before
+	total []float64 // of the previous round
 }
 
-func newMeeting(ranks int) *meeting {
-	m := &meeting{ranks: ranks}
+func newAllreduce(ranks int) *allreduce {
+	m := &allreduce{ranks: ranks}
 	m.all = sync.NewCond(&m.mu)
 	return m
 }
 
-func (m *meeting) add(v []float64) {
+func (m *allreduce) add(v []float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.here == 0 {

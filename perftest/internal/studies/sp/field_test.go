@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lone is the field of a single rank.
+// lone returns the field of a single rank.
 func lone(t testing.TB, grid int) *cell {
 	t.Helper()
 	l, err := newLayout(grid, 1, 0)
@@ -16,7 +16,7 @@ func lone(t testing.TB, grid int) *cell {
 	return newField(l, 0.01).cells[0]
 }
 
-// Nothing changes the exact solution.
+// The residual of the exact solution is zero.
 func TestResidual_Exact(t *testing.T) {
 	c := lone(t, 9)
 	c.fill(exact)
@@ -27,7 +27,7 @@ func TestResidual_Exact(t *testing.T) {
 	}
 }
 
-// From the unknowns to the eigenvectors in x, y and z, and back.
+// The transformations to the eigenvectors in x, y and z, and back, are inverse.
 func TestEigenvectors_RoundTrip(t *testing.T) {
 	c := lone(t, 7)
 	c.derive()
@@ -55,7 +55,7 @@ func TestEigenvectors_RoundTrip(t *testing.T) {
 	})
 }
 
-// The three systems that assemble writes down, times what a sweep finds, are the right-hand side.
+// The three systems of assemble, multiplied by the solution of a sweep, are the right-hand side.
 func TestSweep_Solves(t *testing.T) {
 	const dt = 0.01
 	for d := range axes {
@@ -85,7 +85,7 @@ func TestSweep_Solves(t *testing.T) {
 	}
 }
 
-// A message is read into the halo as it was written from the planes at the side, and nothing else is.
+// unpack writes exactly the halo, with the planes at the side that pack has read.
 func TestPack_Unpack(t *testing.T) {
 	l, err := newLayout(12, 9, 4)
 	require.NoError(t, err)

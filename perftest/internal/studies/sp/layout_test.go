@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// layouts are those of all ranks.
+// layouts returns the layouts of all ranks.
 func layouts(t *testing.T, grid, ranks int) (all []*layout) {
 	t.Helper()
 	for i := range ranks {
@@ -18,8 +18,8 @@ func layouts(t *testing.T, grid, ranks int) (all []*layout) {
 	return all
 }
 
-// The cells of all ranks are the grid, each point once; a rank has one in each stage of each
-// sweep, and what is beside its cells on one side is its neighbor's.
+// The cells of all ranks cover the grid, each point once. A rank has one cell in each stage of each sweep, and the
+// cells beside its own on one side belong to the same neighbor.
 func TestLayout(t *testing.T) {
 	const grid = 19
 	for q := 1; q <= 8; q++ {

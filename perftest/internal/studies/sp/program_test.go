@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// route is what messages are matched by.
+// route is the key of matching.
 type route struct{ from, to, tag int }
 
-// progress is how far a rank is in its program.
+// progress is the position of a rank in its program.
 type progress struct {
 	events []Event
 	next   int
@@ -23,7 +23,7 @@ type progress struct {
 // network has messages that were sent and not yet received.
 type network map[route][]int
 
-// advance goes on until a Wait lacks a message, and says whether it did anything.
+// advance runs the program until a Wait lacks a message, and reports whether it has executed anything.
 func (p *progress) advance(t *testing.T, rank int, n network) (moved bool) {
 	for ; p.next < len(p.events); p.next++ {
 		switch e := p.events[p.next]; e.Kind {
@@ -48,7 +48,7 @@ func (p *progress) advance(t *testing.T, rank int, n network) (moved bool) {
 	return moved
 }
 
-// All programs together come to their ends, with every message received; and all work is there.
+// All programs together reach their ends, every message is received, and all work is in them.
 func TestProgram(t *testing.T) {
 	for _, c := range []struct {
 		class string
@@ -126,7 +126,7 @@ func TestMeasure_EndsWithContext(t *testing.T) {
 	assert.Equal(t, 1, steps)
 }
 
-// A step on one rank takes what its points take.
+// A step on one rank takes the time of its points.
 func TestCosts(t *testing.T) {
 	events, err := Program(classOf(t, "A"), 1, 0)
 	require.NoError(t, err)
@@ -140,6 +140,6 @@ func TestCosts(t *testing.T) {
 	}
 	a := ClassA
 	perPoint := a[Derive] + a[Residual] + a[Characteristic] + a[Update] + 3*(a[Assemble]+a[Eliminate]+a[Substitute]+a[Rotate])
-	assert.InEpsilon(t, perPoint*64*64*64, float64(sum(a)), 0.1, "a boundary is not computed")
+	assert.InEpsilon(t, perPoint*64*64*64, float64(sum(a)), 0.1, "the boundary is not computed")
 	assert.InEpsilon(t, float64(2*sum(a)), float64(sum(a.Scaled(2))), 1e-6)
 }

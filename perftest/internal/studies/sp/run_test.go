@@ -44,7 +44,7 @@ func TestRun_Alone(t *testing.T) {
 	}
 }
 
-// Cells of one size and of two.
+// Runs with cells of one size, and of two.
 func TestRun_Ranks(t *testing.T) {
 	for _, ranks := range []int{4, 25} {
 		if ranks > 4 && testing.Short() {
@@ -62,7 +62,7 @@ func TestRun_Ranks(t *testing.T) {
 	}
 }
 
-// A run does in each step what the program says.
+// A run executes in each step the events of the program.
 func TestRun_IsProgram(t *testing.T) {
 	testenv.SkipShort(t, "runs 9 ranks; other tests run some, too")
 	const ranks = 9

@@ -18,7 +18,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
-// over is a configuration with some transports, in which rendezvous begins below the messages of
+// over returns a configuration with the given transports, in which the rendezvous threshold is below the messages of
 // class S.
 func over(tls string) func(env []string) (gucx.Config, error) {
 	return func(env []string) (gucx.Config, error) {
@@ -51,14 +51,14 @@ func runStudy(t *testing.T, s *Study, ranks int) (rows []Row, err error) {
 	return rows, nil
 }
 
-// studied is a study to try.
+// studied is a study of the tests.
 type studied struct {
 	class, tls string
 	ranks      int
 	protocols  protocol.List
 }
 
-// studies are those that there is time for.
+// studies returns the studies for the current type of test run.
 func studies() []studied {
 	all := Protocols()
 	switch {
@@ -70,7 +70,7 @@ func studies() []studied {
 	return []studied{{"S", "sm", 4, all[:3]}, {"S", `\rc`, 4, all}}
 }
 
-// Classes verify with each protocol and some transports.
+// The results of classes are verified with each protocol over some transports.
 func TestStudy(t *testing.T) {
 	for _, c := range studies() {
 		t.Run(fmt.Sprint(c.class, c.ranks, c.tls), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestStudy(t *testing.T) {
 				assert.Positive(t, r.MiB)
 				queued := 0.0
 				if strings.HasPrefix(r.Protocol, "tupleq") {
-					queued = 1 // but for a message of each hundred, with 100 steps
+					queued = 1 // except one message of each hundred, with 100 steps
 				}
 				assert.InDelta(t, queued, r.Queued, 0.05, "%+v", r)
 			}
@@ -92,7 +92,7 @@ func TestStudy(t *testing.T) {
 	}
 }
 
-// A result that differs from the published one is that error on each rank.
+// A result that differs from the published one is ErrVerify on each rank.
 func TestStudy_DetectsWrongResult(t *testing.T) {
 	class := classOf(t, "S")
 	class.Steps = 1
@@ -110,7 +110,7 @@ func TestStudy_DetectsWrongResult(t *testing.T) {
 	}
 }
 
-// A rank that cannot go on ends what the others wait for.
+// If a rank fails, the waits of the other ranks end.
 func TestStudy_OneRankFails(t *testing.T) {
 	s := &Study{Class: classOf(t, "S"), Protocols: Protocols()[:1], Config: over("sm")}
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)

@@ -35,8 +35,8 @@ func study(t *testing.T) Study {
 	return s
 }
 
-// A prediction has all that its ranks do: computation grows by the factor, messages are
-// those of the program, and nothing depends on chance.
+// A prediction has all work of its ranks: computation grows with the factor, messages are those of the program, and
+// each run has the same result.
 func TestRun(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for i, r := range rows {
-		assert.Equal(t, s.Factors[i/2], r.Factor, "protocols beside each other")
+		assert.Equal(t, s.Factors[i/2], r.Factor, "the rows of a factor must be adjacent")
 		assert.Equal(t, s.Protocols[i%2].Name, r.Protocol)
 		assert.Equal(t, sends, r.Messages)
 		assert.Equal(t, 3, r.Nodes)
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// With a NIC for each rank messages wait less.
+// With a NIC for each rank, messages wait less.
 func TestRun_Nodes(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// served runs a rank on the other end of a pipe. Its Close closes the connection and
-// returns what the rank did.
+// served runs a rank on the other side of a pipe. Its Close closes the connection and returns the error of the
+// rank.
 type served struct {
 	conn net.Conn
 	done chan error
@@ -37,8 +37,8 @@ func start(ctx context.Context) children.Start {
 	}
 }
 
-// Ranks that know of each other only what goes through their connections come to the
-// same grid and need the same objects as those of one process.
+// Ranks that communicate only through their connections compute the same grid and need the same objects as ranks
+// of one process.
 func TestProcesses(t *testing.T) {
 	for _, h := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
 		for _, c := range []endpoint.Category{endpoint.MPIEverywhere, endpoint.Static, endpoint.MPIThreads} {
@@ -52,7 +52,7 @@ func TestProcesses(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, want.Rates.Messages, got.Rates.Messages)
 				assert.Len(t, got.Rates.PerThread, 8)
-				want.Resources.Bytes, got.Resources.Bytes = verbs.ResourceBytes{}, verbs.ResourceBytes{} // connections count
+				want.Resources.Bytes, got.Resources.Bytes = verbs.ResourceBytes{}, verbs.ResourceBytes{} // the bytes include connections
 				assert.Equal(t, want.Resources, got.Resources)
 			})
 		}
@@ -77,8 +77,8 @@ func TestProcesses_Errors(t *testing.T) {
 	require.ErrorIs(t, err, gone)
 }
 
-// When a rank dies the others end, which wait for it, and so does the measurement.
-func TestProcesses_ARankDies(t *testing.T) {
+// When a rank dies, the waiting ranks and the measurement end.
+func TestProcesses_RankDies(t *testing.T) {
 	p := &Processes{Problem: bench(2, 2).Problem}
 	n := 0
 	p.Start = func() (net.Conn, io.Closer, error) {

@@ -18,7 +18,7 @@ func bench(ranks, threads int) *Bench {
 		Problem: Problem{Rows: 8, Cols: 16, Iterations: 7, Points: 2, Ranks: ranks, Threads: threads}}
 }
 
-// Every category and split of four threads gives the grid of the serial run.
+// The grid of every category and split of four threads is that of the serial run.
 func TestMeasure(t *testing.T) {
 	for _, h := range []struct {
 		ranks, threads int
@@ -32,14 +32,14 @@ func TestMeasure(t *testing.T) {
 				require.NoError(t, err)
 				assert.Positive(t, o.Rates.Total)
 				assert.Len(t, o.Rates.PerThread, 8)
-				// Eight exchanges over the borders of all ranks, sixteen columns in pairs, both ways.
+				// Eight exchanges over the borders of all ranks, sixteen columns in pairs, in both directions.
 				assert.Equal(t, int64(8*2*h.ranks*8*2), o.Rates.Messages)
 			})
 		}
 	}
 }
 
-// Two QPs and one CQ for each thread, and one context at least for each rank.
+// There are two QPs and one CQ for each thread, and at least one context for each rank.
 func TestMeasure_Resources(t *testing.T) {
 	for _, c := range []struct {
 		category       endpoint.Category
@@ -59,7 +59,7 @@ func TestMeasure_Resources(t *testing.T) {
 	}
 }
 
-func TestVerify_FindsAWrongPoint(t *testing.T) {
+func TestVerify_DetectsWrongPoint(t *testing.T) {
 	b := bench(1, 1)
 	want := serial(b.Rows, b.Cols, b.Iterations)
 	bands := []band{{4, 16, want.v[:64]}, {4, 16, want.v[64:]}}
@@ -70,7 +70,7 @@ func TestVerify_FindsAWrongPoint(t *testing.T) {
 	require.ErrorContains(t, b.verify(bands), "point 4, 0")
 }
 
-// The grid is a ring: moved by some rows, it comes to the same.
+// The grid is a ring: with shifted rows the result is shifted too.
 func TestSerial_Ring(t *testing.T) {
 	const rows, cols, n = 6, 4, 5
 	want := serial(rows, cols, n)
@@ -84,7 +84,7 @@ func TestSerial_Ring(t *testing.T) {
 	assert.Equal(t, want.v, append(moved.v[4*cols:], moved.v[:4*cols]...))
 }
 
-// An iteration on a grid small enough to compute by hand.
+// The result of one iteration on a small grid was computed by hand.
 func TestSerial(t *testing.T) {
 	cur, next := newBand(2, 2), newBand(2, 2)
 	copy(cur.v, []float64{5, 10, 15, 20})

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counter counts to its limit; at fail it fails, and with limit 0 it never ends.
+// counter counts to its limit; it fails at fail, and never ends with limit 0.
 type counter struct {
 	n, limit, fail int
 	began          *atomic.Int32

@@ -14,7 +14,7 @@ import (
 
 const testDepth = 4
 
-// open makes lanes over QPs that are connected to themselves, and a put for each thread.
+// open creates lanes over QPs that are connected to themselves, and a put for each thread.
 func open(t *testing.T, threads int, plan endpoint.Plan) (*Lanes, verbs.SendWR) {
 	t.Helper()
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
@@ -40,8 +40,8 @@ func open(t *testing.T, threads int, plan endpoint.Plan) (*Lanes, verbs.SendWR) 
 		RemoteAddr: mr.Addr(), RKey: mr.RKey()}
 }
 
-// A QP of one's own has room for as many as it is deep, a shared one for all together; and a
-// poll credits whose work request it was.
+// A QP of one thread has room for its depth, and a shared QP has that room for all its threads together. A poll credits
+// the thread of the work request.
 func TestTrack(t *testing.T) {
 	for name, c := range map[string]struct {
 		plan   endpoint.Plan
@@ -94,13 +94,13 @@ func TestPoll_Failure(t *testing.T) {
 	assert.ErrorContains(t, err, "work request 0")
 }
 
-// counts is a Counter that counts.
+// counts is a Counter that counts its calls.
 type counts struct{ adds, loads int }
 
 func (c *counts) Add()  { c.adds++ }
 func (c *counts) Load() { c.loads++ }
 
-// Only what threads share is told to a model.
+// Only shared objects call the model.
 func TestLanes_Meter(t *testing.T) {
 	for name, c := range map[string]struct {
 		plan endpoint.Plan

@@ -49,7 +49,7 @@ func TestRandomLink(t *testing.T) {
 	}
 }
 
-// TestMultiply_PlaneWaves: without fields plane waves are eigenvectors, with m² + Σ sin² p.
+// TestMultiply_PlaneWaves: without fields plane waves are eigenvectors, with the eigenvalue m² + Σ sin² p.
 func TestMultiply_PlaneWaves(t *testing.T) {
 	cfg := small()
 	cfg.Roughness = 0
@@ -103,7 +103,7 @@ func TestApply_IsAntiHermitian(t *testing.T) {
 	assert.Less(t, cmplx.Abs(left+right), 1e-12*float64(len(a)))
 }
 
-// TestSolver: a solution is as good as asked for, and the next equation has another right side.
+// TestSolver: a solution has the requested residual, and the next equation has another right-hand side.
 func TestSolver(t *testing.T) {
 	s := alone(t, small())
 	for s.norm > s.limit {
@@ -112,7 +112,7 @@ func TestSolver(t *testing.T) {
 	}
 	res, err := s.Result()
 	require.NoError(t, err)
-	assert.Less(t, res.Values[0].Number, 1.01*s.cfg.Target, "computed from the solution, not carried along")
+	assert.Less(t, res.Values[0].Number, 1.01*s.cfg.Target, "the residual computed from the solution")
 	assert.Greater(t, res.Values[1].Number, 1.0)
 	before := s.b[0]
 	steps := s.steps
@@ -123,11 +123,11 @@ func TestSolver(t *testing.T) {
 	assert.Equal(t, 1, s.steps)
 }
 
-// TestRanks: any number of ranks has the bits of one, in all directions in which a lattice may be cut.
+// TestRanks: any number of ranks has exactly the result of one, for all directions in which a lattice may be cut.
 func TestRanks(t *testing.T) {
 	cfg := small()
 	cfg.Target = 0.1
-	const steps = 12 // more than a solution takes
+	const steps = 12 // more than a solution needs
 	s := alone(t, cfg)
 	for range steps {
 		require.NoError(t, s.Step())

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-// TestSheet_Width: without a terminal the table is 80 columns wide at most, whatever was measured.
+// TestSheet_Width: without a terminal the table is at most 80 columns wide, for all results.
 func TestSheet_Width(t *testing.T) {
 	for _, ns := range []float64{1, 1e6, 1e9, 1e11} {
 		r := Row{Test: "tag_sync_lat", Size: 1 << 20, Mode: Serialized, Threads: 128, Thread: All,
@@ -18,6 +18,6 @@ func TestSheet_Width(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, Sheet(nil, nil, []Row{r}, true).Write(&out, "table"))
 		assert.LessOrEqual(t, sheet.TextWidth(out.String()), 80, out.String())
-		assert.NotContains(t, out.String(), " 0.000 ", "a rate that is small is not none")
+		assert.NotContains(t, out.String(), " 0.000 ", "a small rate must not be printed as 0")
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// open opens a context with a transport alone.
+// open opens a context with a single transport.
 func open(w Where) (*ucp.Context, error) {
 	cfg, err := gucx.FromEnv(append(os.Environ(), "GUCX_TLS="+ucp.Exact(w.Transport)), gucx.Own{})
 	if err != nil {
@@ -34,8 +34,8 @@ func open(w Where) (*ucp.Context, error) {
 	return cfg.Open()
 }
 
-// served runs a target on the other end of a pipe. Its Close closes the connection and returns
-// what the target did.
+// served runs a target on the other side of a pipe. Its Close closes the connection and returns the error of the
+// target.
 type served struct {
 	conn net.Conn
 	done chan error
@@ -62,22 +62,22 @@ func startBoth(ctx context.Context) Starts {
 	return Starts{Target: startTarget(ctx, target), Initiator: startTarget(ctx, initiator)}
 }
 
-// inOneProcess are the modes of which the initiator is this process.
+// inOneProcess returns the modes with the initiator in this process.
 func inOneProcess() []Mode { return []Mode{Single, Serialized, Multi} }
 
-// bounded ends what hangs.
+// bounded returns a context that ends after the time limit of a hang.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// different are the tests without those that run as others do.
+// different returns the tests, without those that run the same code as others.
 func different() []Test {
 	return slices.DeleteFunc(Tests(), func(t Test) bool { return strings.HasSuffix(t.Name, "_bw") })
 }
 
-// Each test runs in each mode, with messages that go at once and others that are announced.
+// Each test runs in each mode, with eager and rendezvous messages.
 func TestStudy(t *testing.T) {
 	for _, transport := range []string{"sm", "tcp", "rc"} {
 		t.Run(transport, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestStudy(t *testing.T) {
 			for _, n := range s.Threads {
 				each += len(s.Tests) * len(s.Sizes) * len(s.Modes) * n
 			}
-			require.Len(t, rows, s.Cases()+each, "one for all, and one for each")
+			require.Len(t, rows, s.Cases()+each, "a row for all threads, and one for each")
 			for _, r := range rows {
 				assert.Positive(t, r.NS, "%+v", r)
 				assert.LessOrEqual(t, r.Slowest, r.Fastest, "%+v", r)
@@ -108,8 +108,8 @@ func TestStudy(t *testing.T) {
 	}
 }
 
-// Data that is not what was sent is found, and said, whether it is wrong in its first byte, its
-// last one or, before the clock runs, in between.
+// Wrong data is reported, whether the first byte differs, the last one or, before the clock runs, a byte between
+// them.
 func TestStudy_DetectsWrongData(t *testing.T) {
 	ctx := bounded(t)
 	p, err := newPair(ctx, job{Where: Where{Transport: "sm"}, Mode: Multi, Threads: 2, Memory: 1 << 10}, open, startTarget(ctx, target))
@@ -119,7 +119,7 @@ func TestStudy_DetectsWrongData(t *testing.T) {
 	right := l.starts
 	for _, test := range different() {
 		for _, at := range []int{0, 20, 63} {
-			l.spoil(at)
+			l.corrupt(at)
 			_, err = p.run(Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2, Seed: 5})
 			require.ErrorIs(t, err, ErrData, "%s, byte %d", test.Name, at)
 			l.starts = right
@@ -127,28 +127,28 @@ func TestStudy_DetectsWrongData(t *testing.T) {
 	}
 }
 
-// spoilt is neither the lane nor, at these places, a byte of its pattern.
-const spoilt = 0xee
+// wrongByte is neither the number of the lane nor, at these places, a byte of its pattern.
+const wrongByte = 0xee
 
-// spoil has the lane change a byte of what it sends and puts, before, and of what it gets, after:
-// over sm a get ends in the call.
-func (l *lane) spoil(at int) {
+// corrupt makes the lane change a byte of the data that it sends and puts, before the post, and of the data that it
+// gets, after the post: over sm a get completes in the call.
+func (l *lane) corrupt(at int) {
 	for _, start := range []*func() (*ucp.Request, error){&l.starts.send, &l.starts.active, &l.starts.put} {
 		do := *start
 		*start = func() (*ucp.Request, error) {
-			l.out[l.slot*l.part.Size%len(l.out):][at] = spoilt // one slot has what is put
+			l.out[l.slot*l.part.Size%len(l.out):][at] = wrongByte // one slot has the data of puts
 			return do()
 		}
 	}
 	get := l.starts.get
 	l.starts.get = func() (r *ucp.Request, err error) {
 		r, err = get()
-		l.out[at] = spoilt
+		l.out[at] = wrongByte
 		return r, err
 	}
 }
 
-// A process that cannot have its memory keeps nothing open: TestMain looks for what is left.
+// If the allocation of memory fails, no object remains open: TestMain checks that.
 func TestOpenNode_Fails(t *testing.T) {
 	for _, m := range inOneProcess() {
 		_, err := openNode(job{Where: Where{Transport: "sm"}, Mode: m, Threads: 2, Memory: 1 << 60}, open)
@@ -156,7 +156,7 @@ func TestOpenNode_Fails(t *testing.T) {
 	}
 }
 
-// When the target dies, the goroutines end, and so does the measurement.
+// When the target dies, the goroutines and the measurement end.
 func TestStudy_TargetDies(t *testing.T) {
 	ctx := bounded(t)
 	for _, m := range inOneProcess() {
@@ -174,7 +174,7 @@ func TestStudy_TargetDies(t *testing.T) {
 	}
 }
 
-// TestServe_EndsWithInitiator: a target whose initiator is gone in the middle of a part has nothing to say.
+// TestServe_EndsWithInitiator: a target returns without an error when its initiator is gone during a part.
 func TestServe_EndsWithInitiator(t *testing.T) {
 	ctx := bounded(t)
 	here, there, err := oob.Pipe()
@@ -193,7 +193,7 @@ func TestServe_EndsWithInitiator(t *testing.T) {
 	assert.NoError(t, <-served)
 }
 
-// mortal is a target that takes a part and then is gone.
+// mortal is a target that receives a part and then exits.
 func mortal(_ context.Context, c net.Conn) error {
 	line := children.NewLine(c)
 	var j job
@@ -210,21 +210,21 @@ func mortal(_ context.Context, c net.Conn) error {
 	return errors.Join(err, n.undo.Run())
 }
 
-// TestPairs_DetectsWrongData: what a pair finds wrong is ErrData for all of them.
+// TestPairs_DetectsWrongData: wrong data of one pair is ErrData for all.
 func TestPairs_DetectsWrongData(t *testing.T) {
 	_, err := together([]outcome{{}, {Wrong: "byte 3"}})
 	require.ErrorIs(t, err, ErrData)
 	assert.ErrorContains(t, err, "pair 1: byte 3")
 }
 
-// TestPairs_Together: the pairs together take from the first to begin until the last to end.
+// TestPairs_Together: the time of all pairs is from the first start to the last end.
 func TestPairs_Together(t *testing.T) {
 	all, err := together([]outcome{{Times: times{All: 30, Begin: 20, End: 50}}, {Times: times{All: 25, Begin: 10, End: 35}}})
 	require.NoError(t, err)
 	assert.Equal(t, times{All: 40, Each: []time.Duration{30, 25}, Begin: 10, End: 50}, all)
 }
 
-// TestPairs_InitiatorDies: the measurement ends with an initiator, and so do the others.
+// TestPairs_InitiatorDies: when an initiator dies, the others and the measurement end.
 func TestPairs_InitiatorDies(t *testing.T) {
 	ctx := bounded(t)
 	var dead atomic.Bool
@@ -243,7 +243,7 @@ func TestPairs_InitiatorDies(t *testing.T) {
 	require.NoError(t, p.close())
 }
 
-// TestQuiet: garbage collection is on again when the last measurement has ended, in any order.
+// TestQuiet: garbage collection is enabled again when the last measurement has ended, in any order.
 func TestQuiet(t *testing.T) {
 	was := debug.SetGCPercent(70)
 	defer debug.SetGCPercent(was)

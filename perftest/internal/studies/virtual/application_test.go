@@ -18,7 +18,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// Both applications, small.
+// Both applications, with small problems.
 func dgemmOn(rig msgrate.Rig) msgrate.Measurer { return &dgemm.Bench{Rig: rig, N: 16, Tile: 4} }
 
 func stencilOn(rig msgrate.Rig) msgrate.Measurer {
@@ -29,7 +29,7 @@ func applicationConfig(c endpoint.Category) msgrate.Config {
 	return msgrate.Config{Threads: 4, Inline: true, LockCQ: true, Plan: c.Plan(4)}
 }
 
-// The result is checked, the model sees every message, and the figures are the same each time.
+// The result is checked, the model sees every message, and each run has the same figures.
 func TestApplications(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	for name, on := range map[string]func(msgrate.Rig) msgrate.Measurer{"dgemm": dgemmOn, "stencil": stencilOn} {
@@ -43,15 +43,15 @@ func TestApplications(t *testing.T) {
 				assert.Equal(t, a.Rates, b.Rates)
 				assert.Equal(t, first.Stats(), second.Stats())
 				assert.GreaterOrEqual(t, first.Stats().Messages, uint64(a.Rates.Messages))
-				assert.Equal(t, first.Stats().Messages, first.Stats().Completions, "each asks for one")
+				assert.Equal(t, first.Stats().Messages, first.Stats().Completions, "each message must have a completion")
 				assert.Zero(t, a.Rates.CPU)
 			})
 		}
 	}
 }
 
-// A category of endpoints whose program takes atomics takes them also where each process
-// has one thread, and so is slower than one without.
+// A category with atomics executes them also if each process has one thread, and so is slower than a category
+// without.
 func TestStencil_AtomicsOfOneThread(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	study := endpoints.Study{Base: msgrate.Config{Inline: true, LockCQ: true}, Rounds: 1, Ranks: 4, Threads: []int{1},
@@ -60,11 +60,11 @@ func TestStencil_AtomicsOfOneThread(t *testing.T) {
 	rows, err := study.Run(t.Context(), bench, nil)
 	require.NoError(t, err)
 	require.Len(t, rows, 3)
-	assert.InDelta(t, 1, rows[1].Relative, 0.01, "nothing is shared")
+	assert.InDelta(t, 1, rows[1].Relative, 0.01, "rate without shared objects")
 	assert.Less(t, rows[2].Relative, 0.95)
 }
 
-// lazy is a rig whose threads do nothing.
+// lazy is a rig that does not run its threads.
 type lazy struct{ *Rig }
 
 func (lazy) Run(_ context.Context, threads []steps.Stepper) (steps.Times, error) {
@@ -72,7 +72,7 @@ func (lazy) Run(_ context.Context, threads []steps.Stepper) (steps.Times, error)
 	return steps.Times{Begin: make([]time.Duration, n), End: make([]time.Duration, n)}, nil
 }
 
-// A result that did not come about by puts is found out.
+// Verification detects a result without puts.
 func TestApplications_Verify(t *testing.T) {
 	for name, on := range map[string]func(msgrate.Rig) msgrate.Measurer{"dgemm": dgemmOn, "stencil": stencilOn} {
 		_, err := on(lazy{ConnectX4()}).Measure(t.Context(), mlx5.Config{}, applicationConfig(endpoint.Dynamic))
@@ -80,8 +80,8 @@ func TestApplications_Verify(t *testing.T) {
 	}
 }
 
-// The nodes of the stencil have a NIC each: twice the threads have the same rates.
-func TestDevices_ANICEach(t *testing.T) {
+// Each node of the stencil has a separate NIC: with twice the threads the rates are the same.
+func TestDevices_SeparateNICs(t *testing.T) {
 	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	rate := func(nodes int) float64 {
 		rig := ConnectX4()
@@ -102,5 +102,5 @@ func TestDevices_ANICEach(t *testing.T) {
 		}
 		return msgrate.NewRates(messages, times).Total / float64(nodes)
 	}
-	assert.InEpsilon(t, rate(1), rate(2), 0.1, "of a node; with one NIC half of it")
+	assert.InEpsilon(t, rate(1), rate(2), 0.1, "rate of a node; with a single NIC it would be half")
 }

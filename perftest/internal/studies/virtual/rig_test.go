@@ -17,7 +17,7 @@ import (
 
 const threads = 16
 
-// applications posts one work request in a call, each with a completion.
+// applications returns a configuration with one work request per post, each with a completion.
 func applications(c endpoint.Category) msgrate.Config {
 	return msgrate.Config{Threads: threads, Messages: 320, Postlist: 1, Unsignaled: 1, Inline: true, LockCQ: true, Plan: c.Plan(threads)}
 }
@@ -31,8 +31,8 @@ func measure(t *testing.T, rig *Rig, queues mlx5.Config, cfg msgrate.Config) msg
 	return o
 }
 
-// The same rig gives the same figures, whatever else the machine does and wherever
-// memory lies; for each category, and with payloads that the NIC reads.
+// The same rig has the same figures, whatever the load of the machine and the addresses of memory; for each
+// category, and with payloads that the NIC reads.
 func TestMeasure_Deterministic(t *testing.T) {
 	for _, c := range endpoint.Categories() {
 		t.Run(c.String(), func(t *testing.T) {
@@ -42,13 +42,13 @@ func TestMeasure_Deterministic(t *testing.T) {
 			a, b := measure(t, first, mlx5.Config{}, cfg), measure(t, second, mlx5.Config{}, cfg)
 			assert.Equal(t, a.Rates, b.Rates)
 			assert.Equal(t, first.Stats(), second.Stats())
-			assert.NotEqual(t, a.Rates, measure(t, first, mlx5.Config{}, cfg).Rates, "the next one starts otherwise")
+			assert.NotEqual(t, a.Rates, measure(t, first, mlx5.Config{}, cfg).Rates, "the next measurement has other start times")
 		})
 	}
 }
 
-// What follows from the model without a look at any result of the study: who shares
-// more is not faster, and each wait shows where it belongs.
+// These properties follow from the model, without results of the study: categories with more sharing are not faster,
+// and each has waits only for its shared objects.
 func TestMeasure_CategoriesWaitWhereTheyShare(t *testing.T) {
 	rates := map[endpoint.Category]float64{}
 	stats := map[endpoint.Category]timing.Stats{}
@@ -57,7 +57,7 @@ func TestMeasure_CategoriesWaitWhereTheyShare(t *testing.T) {
 		rates[c] = measure(t, rig, mlx5.Config{}, applications(c)).Rates.Total
 		stats[c] = rig.Stats()
 	}
-	assert.Greater(t, rates[endpoint.TwoXDynamic], rates[endpoint.MPIEverywhere], "no QP lock")
+	assert.Greater(t, rates[endpoint.TwoXDynamic], rates[endpoint.MPIEverywhere], "2xDynamic has no QP lock")
 	assert.Greater(t, rates[endpoint.MPIEverywhere], rates[endpoint.SharedDynamic])
 	assert.Greater(t, rates[endpoint.Static], rates[endpoint.MPIThreads])
 	for c, s := range stats {
@@ -68,7 +68,7 @@ func TestMeasure_CategoriesWaitWhereTheyShare(t *testing.T) {
 	}
 }
 
-// Features show as what the NIC has to read.
+// Features determine the reads of the NIC.
 func TestMeasure_Features(t *testing.T) {
 	reads := func(queues mlx5.Config, cfg msgrate.Config) float64 {
 		rig := ConnectX4()
@@ -77,11 +77,11 @@ func TestMeasure_Features(t *testing.T) {
 		s := rig.Stats()
 		return float64(s.Reads) / float64(s.Messages)
 	}
-	assert.Zero(t, reads(mlx5.Config{}, msgrate.Config{Postlist: 1, Inline: true}), "BlueFlame brings all")
-	assert.Equal(t, 1.0, reads(mlx5.Config{}, msgrate.Config{Postlist: 1}), "the payload")
-	assert.Equal(t, 1.0/8, reads(mlx5.Config{}, msgrate.Config{Inline: true}), "eight work requests in a read")
+	assert.Zero(t, reads(mlx5.Config{}, msgrate.Config{Postlist: 1, Inline: true}), "BlueFlame contains the work request")
+	assert.Equal(t, 1.0, reads(mlx5.Config{}, msgrate.Config{Postlist: 1}), "reads of the payload")
+	assert.Equal(t, 1.0/8, reads(mlx5.Config{}, msgrate.Config{Inline: true}), "one read for eight work requests")
 	noBF := reads(mlx5.Config{ShutUpBF: true}, msgrate.Config{Postlist: 1, Inline: true})
-	assert.InDelta(t, 0.5, noBF, 0.5, "each work request, fewer if they queue up")
+	assert.InDelta(t, 0.5, noBF, 0.5, "a read for each work request, or fewer if they queue up")
 	assert.Positive(t, noBF)
 }
 
@@ -109,7 +109,7 @@ func TestChange(t *testing.T) {
 	} {
 		assert.ErrorContains(t, r.Change(list), want, list)
 	}
-	assert.Equal(t, timing.ConnectX4(), r.Params, "what is wrong changes nothing")
+	assert.Equal(t, timing.ConnectX4(), r.Params, "a failed change must not modify parameters")
 	require.NoError(t, r.Change("Rails=2,CQERead=7"))
 	assert.Equal(t, 2, r.Params.Rails)
 	assert.Equal(t, 7*timing.Nanosecond, r.Params.CQERead)
