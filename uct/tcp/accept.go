@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/sockio"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
@@ -26,17 +27,17 @@ type listener struct {
 // Ready implements epoll.Watcher. It accepts connections.
 func (l *listener) Ready(uint32) int {
 	for range acceptBatch {
-		fd, from, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		switch err {
-		case nil:
+		fd, from, err := sockio.Accept(l.fd)
+		switch {
+		case err == nil:
 			l.it.acceptPause = 0
 			l.it.receiveConn(fd, sourceOf(addrPort(from).Addr()))
-		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+		case sockio.OutOfResources(err):
 			if !l.it.evictOne(sentNothing) { // otherwise the eviction has released a descriptor
 				l.it.pauseAccept()
 			}
 			return 0
-		case unix.EAGAIN:
+		case err == unix.EAGAIN:
 			return 0
 		default: // an error of that connection, or EINTR
 		}

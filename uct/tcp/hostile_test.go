@@ -51,6 +51,24 @@ func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	until(t, func() bool { return b.it.poll.TickInterval() == 0 }, a, b) // nothing wakes an idle process
 }
 
+// TestAccept_LastDescriptor: an iface that has used the last descriptor of the process for a connection does not evict
+// that connection, or another one, while no peer waits.
+func TestAccept_LastDescriptor(t *testing.T) {
+	e, p := newEnd(t, Config{}), newRawPeer(t)
+	conn := client(t, e)
+	testenv.WithDescriptors(t, 1, func() {
+		p.say(t, conn, e, p.good(e))
+		h, err := readAnswer(t, conn, e)
+		require.NoError(t, err)
+		assert.Equal(t, codeOK, h.code)
+		_, err = unix.Dup(0)
+		require.ErrorIs(t, err, unix.EMFILE)
+	})
+	assert.Zero(t, e.it.limits.evicted.Load())
+	assert.Zero(t, e.it.limits.refused.Load())
+	assert.False(t, e.it.acceptPaused)
+}
+
 // TestAccept_DoublesPause: the pauses become longer while there are no descriptors.
 func TestAccept_DoublesPause(t *testing.T) {
 	e := newEnd(t, Config{})

@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct/internal/epoll"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // An accepted connection is unnamed while no EP of this side names its peer. It may be from any
@@ -50,17 +51,17 @@ type listener struct {
 func (l *listener) Ready(uint32) int {
 	it := l.it
 	for range acceptBatch {
-		fd, from, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		switch err {
-		case nil:
+		fd, from, err := sockio.Accept(l.fd)
+		switch {
+		case err == nil:
 			l.pause = 0
 			it.receiveConn(fd, addrPort(from))
-		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+		case sockio.OutOfResources(err):
 			if !it.evictOne(func(u *unnamed) bool { return u.c.frames == 0 }) { // otherwise the eviction has released a descriptor
 				l.pauseAccept()
 			}
 			return 0
-		case unix.EAGAIN:
+		case err == unix.EAGAIN:
 			return 0
 		default: // an error of that connection, or EINTR
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
@@ -278,6 +279,26 @@ func TestAccept_PausesWithoutDescriptors(t *testing.T) {
 	w := p.stream(waiting)
 	w.send(first(p.port, false, 1))
 	assert.Equal(t, event(eventAck), w.read(frameLen+eventLen))
+}
+
+// TestAccept_LastDescriptor: an iface that has used the last descriptor of the process for a connection does not evict
+// that connection while no peer waits.
+func TestAccept_LastDescriptor(t *testing.T) {
+	e := newEnd(t, Config{})
+	p := newRawPeer(t, e)
+	conn, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(e.it.listen))
+	require.NoError(t, err)
+	s := p.stream(conn)
+	testenv.WithDescriptors(t, 1, func() {
+		until(t, "connection", func() bool { return e.it.conns.Len() == 1 }, e)
+		_, err := unix.Dup(0)
+		require.ErrorIs(t, err, unix.EMFILE)
+	})
+	s.send(first(p.port, false, 0))
+	assert.Equal(t, event(eventAck), s.read(frameLen+eventLen))
+	assert.Zero(t, e.it.limits.evicted.Load())
+	assert.Zero(t, e.it.limits.refused.Load())
+	assert.False(t, e.it.listener.paused)
 }
 
 // TestHold_StopsPeer: a held connection reads at most its buffer, and loses no message.
