@@ -259,9 +259,12 @@ func (c *conn) charge(n int) bool {
 			break
 		}
 	}
+	if c.state != connOpen { // the evicted connection was the first one of this rail
+		return false
+	}
 	p.memory += n
 	u.memory += n
-	return c.state == connOpen
+	return true
 }
 
 // expireUnproven closes the connections whose HELLO or frame is incomplete at its deadline.

@@ -200,6 +200,28 @@ func TestUnproven_LargeMessagesAreAccounted(t *testing.T) {
 	assert.Zero(t, b.it.unproven.memory)
 }
 
+// TestUnproven_RailEvictsItsFirstConnection: a rail that needs large buffers evicts the first connection to its peer, and
+// so fails itself. Nothing remains accounted for them.
+func TestUnproven_RailEvictsItsFirstConnection(t *testing.T) {
+	e, p := newEnd(t, Config{ConnsPerPeer: 2, RxBuf: unprovenMemory / 2}), newRawPeer(t)
+	large := rawFrame(frameAM, msgID, smallRx, 1)
+	conn := p.admitted(t, e)
+	_, err := conn.Write(large)
+	require.NoError(t, err)
+	until(t, func() bool { return e.it.unproven.memory > unprovenMemory/2 }, e)
+	railConn, h := client(t, e), p.good(e)
+	h.conn, h.rail = 6, 1
+	p.say(t, railConn, e, h)
+	answer, err := readAnswer(t, railConn, e)
+	require.NoError(t, err)
+	require.Equal(t, codeOK, answer.code)
+	_, err = railConn.Write(large)
+	require.NoError(t, err)
+	until(t, func() bool { return e.it.openCount == 0 }, e)
+	assert.Empty(t, e.it.unproven.all)
+	assert.Zero(t, e.it.unproven.memory)
+}
+
 // TestUnproven_ManyClientsWithoutEviction: unproven peers, twice as many as could have large
 // buffers, put, get and flush at the same time, and none is evicted.
 func TestUnproven_ManyClientsWithoutEviction(t *testing.T) {
