@@ -113,7 +113,7 @@ func (c *Conn) exchange(hello *Hello, cfg *DialConfig) (err error) {
 		return dialError(err)
 	}
 	_, werr := c.socket.Write(c.session.seal(hello.append(nil)))
-	h, body, err := c.session.receive(c.socket) // also after werr: a listener may reply and close before it has read everything
+	h, body, err := c.session.receive(c.socket, kindAccept, kindReject) // also after werr: a listener may reply and close before it has read everything
 	switch {
 	case err != nil && werr != nil:
 		return reset(werr)
@@ -121,8 +121,6 @@ func (c *Conn) exchange(hello *Hello, cfg *DialConfig) (err error) {
 		return dialError(err)
 	case h.kind == kindReject:
 		return parseRejection(h, body)
-	case h.kind != kindAccept:
-		return malformed("message of kind %d", h.kind)
 	}
 	c.Answer, err = parseAnswer(body)
 	return err
@@ -150,7 +148,7 @@ func reset(err error) error {
 // Wait waits for DONE from the listener, whose EP is then connected, or until Close is called. Errors: *RejectedError if
 // this dialer was evicted for another one; ErrConnReset if the listener closed the socket.
 func (c *Conn) Wait() error {
-	h, body, err := c.session.receive(c.socket)
+	h, body, err := c.session.receive(c.socket, kindDone, kindReject)
 	switch {
 	case err == nil && h.kind == kindDone:
 		return nil

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"os"
@@ -68,6 +69,11 @@ func open(t testing.TB, network, address string, cfg Config) *listener {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l
+}
+
+// receive reads a message of any type without a proof.
+func receive(conn net.Conn) (header, []byte, error) {
+	return (*session)(nil).receive(conn, kindHello, kindAccept, kindReject, kindDone, kindChallenge)
 }
 
 // next waits until Take has returned n requests.
@@ -357,6 +363,22 @@ func TestUntrusted_InvalidHello(t *testing.T) {
 				assert.EqualValues(t, 1, l.cfg.Stats.malformed.Load())
 			})
 		})
+	}
+}
+
+// TestUntrusted_AnotherKind: the listener rejects a message that is not for it without its body, so an untrusted dialer
+// cannot make it allocate the body of an ACCEPT.
+func TestUntrusted_AnotherKind(t *testing.T) {
+	l := open(t, "unix", abstractName(), Config{HelloTimeout: time.Hour})
+	for n, k := range []kind{kindAccept, kindReject, kindDone, kindProof} {
+		head := appendMessage(nil, k, 0, func(b []byte) []byte { return b })
+		if k == kindReject {
+			head[kindAt+1] = byte(CodeRejected)
+		}
+		binary.LittleEndian.PutUint32(head[8:], uint32(maxBody[k]))
+		l.raw(head)
+		l.counted("malformed", uint64(n+1), l.cfg.Stats.malformed.Load)
+		l.idle()
 	}
 }
 

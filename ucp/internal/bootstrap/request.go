@@ -144,14 +144,12 @@ func (r *Request) readHello() bool {
 
 // receiveHello reads a HELLO.
 func (r *Request) receiveHello() (Hello, error) {
-	h, body, err := r.session.receive(r.secret)
+	h, body, err := r.session.receive(r.secret, kindHello, kindChallenge)
 	switch {
 	case err != nil:
 		return Hello{}, err
 	case h.kind == kindChallenge:
 		return Hello{}, errRequiresToken
-	case h.kind != kindHello:
-		return Hello{}, malformed("message of kind %d", h.kind)
 	}
 	return parseHello(body)
 }

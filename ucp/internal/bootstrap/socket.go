@@ -85,9 +85,6 @@ func checkAddress(network, address string) error {
 // past is a deadline that makes blocked reads and writes fail.
 var past = time.Unix(1, 0)
 
-// receive reads a message without a proof.
-func receive(conn net.Conn) (header, []byte, error) { return (*session)(nil).receive(conn) }
-
 // readFull is io.ReadFull with the error of eofError.
 func readFull(conn io.Reader, b []byte) error {
 	_, err := io.ReadFull(conn, b)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -69,10 +70,16 @@ func (s *session) seal(msg []byte) []byte {
 	return appendMessage(msg[:len(msg):len(msg)], kindProof, 0, func(b []byte) []byte { return append(b, proof...) })
 }
 
-// receive reads a message, and its proof if the session requires one. ErrUnauthenticated if the proof is
-// wrong or missing.
-func (s *session) receive(conn net.Conn) (header, []byte, error) {
-	h, msg, err := receiveWhole(conn)
+// receive reads a message of one of the wanted types, and its proof if the session requires one. ErrInvalidParam for
+// another type, whose body may be much longer and is not read. ErrUnauthenticated if the proof is wrong or missing.
+func (s *session) receive(conn net.Conn, wanted ...kind) (header, []byte, error) {
+	h, msg, err := receiveHead(conn)
+	if err == nil && !slices.Contains(wanted, h.kind) {
+		err = malformed("message of kind %d", h.kind)
+	}
+	if err == nil {
+		msg, err = receiveBody(conn, h, msg)
+	}
 	if err != nil || s == nil {
 		return h, bodyOf(msg), err
 	}
@@ -177,15 +184,6 @@ func receiveKind(conn net.Conn, want kind) ([]byte, error) {
 		return nil, parseRejection(h, bodyOf(msg))
 	}
 	return bodyOf(msg), nil
-}
-
-// receiveWhole reads a message and its header.
-func receiveWhole(conn net.Conn) (h header, msg []byte, err error) {
-	if h, msg, err = receiveHead(conn); err != nil {
-		return h, nil, err
-	}
-	msg, err = receiveBody(conn, h, msg)
-	return h, msg, err
 }
 
 // receiveHead reads a header.

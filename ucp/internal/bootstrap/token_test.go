@@ -179,7 +179,7 @@ func TestToken_ManInTheMiddle(t *testing.T) {
 	} {
 		s := newSession(token, true, nil, nil)
 		go func() { _, _ = there.Write(b) }()
-		_, _, err := s.receive(here)
+		_, _, err := s.receive(here, kindAccept)
 		assert.ErrorIs(t, err, ErrUnauthenticated, name)
 	}
 }
@@ -226,7 +226,7 @@ func FuzzToken(f *testing.F) {
 		require.Nil(t, r.session)
 		conn.in = bytes.NewReader(b)
 		if len(b) > headerLen {
-			_, _, err := newSession(token, true, nil, nil).receive(conn)
+			_, _, err := newSession(token, true, nil, nil).receive(conn, kindAccept, kindReject)
 			require.Error(t, err)
 		}
 	})
