@@ -86,29 +86,29 @@ func (h *HalfOpen[E]) EvictableAt() time.Duration { return h.all[0].at + evictAf
 // same worker or host if that has reached its limit, otherwise the oldest of the host with the most
 // connections. It returns false if that one is younger than evictAfter.
 func (h *HalfOpen[E]) Victim(from Source, now time.Duration) (victim E, ok bool) {
+	may := h.evictable(from)
 	for i := range h.all {
 		if x := &h.all[i]; now-x.at < evictAfter {
 			break
-		} else if h.makesRoom(x, from) {
+		} else if may(x.from) {
 			return x.e, true
 		}
 	}
 	return victim, false
 }
 
-// makesRoom reports whether evicting x makes room for a connection of a source, and no other
-// host has more connections than the host of x.
-func (h *HalfOpen[E]) makesRoom(x *halfOpen[E], from Source) bool {
+// evictable returns a function that reports whether evicting a connection of a source makes room for one of from, and no
+// other host has more connections than that source's.
+func (h *HalfOpen[E]) evictable(from Source) func(Source) bool {
 	switch {
 	case h.workers[from] >= maxHalfOpenWorker:
-		return x.from == from
+		return func(x Source) bool { return x == from }
 	case h.hosts[from.Host] >= maxHalfOpenHost:
-		return x.from.Host == from.Host
+		return func(x Source) bool { return x.Host == from.Host }
 	}
-	for _, n := range h.hosts {
-		if n > h.hosts[x.from.Host] {
-			return false
-		}
+	most := 0
+	for _, n := range h.hosts { // once: peers choose the number of hosts
+		most = max(most, n)
 	}
-	return true
+	return func(x Source) bool { return h.hosts[x.Host] == most }
 }

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -101,4 +102,21 @@ func TestHalfOpen_WorkerMakesRoomForItself(t *testing.T) {
 	e, ok := h.Victim(Source{"a", 1}, evictAfter)
 	assert.True(t, ok)
 	assert.Equal(t, 100, e)
+}
+
+// BenchmarkHalfOpen_ManyHosts: the set is full of connections of many hosts, and those of the host with the most are too
+// young to be evicted.
+func BenchmarkHalfOpen_ManyHosts(b *testing.B) {
+	var h HalfOpen[int]
+	for i := range MaxHalfOpen - 2 {
+		h.Add(i, Source{strconv.Itoa(i), uint64(i)}, 0)
+	}
+	for i := range 2 {
+		h.Add(MaxHalfOpen+i, Source{"young", uint64(i)}, time.Hour)
+	}
+	for b.Loop() {
+		if _, ok := h.Victim(Source{"new", 1}, time.Hour); ok {
+			b.Fatal("evicted")
+		}
+	}
 }
