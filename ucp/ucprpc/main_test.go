@@ -2,6 +2,7 @@ package ucprpc
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -91,9 +92,11 @@ func listen(t testing.TB, c *ucp.Context, address string, cfg ServerConfig) *Ser
 	return s
 }
 
-// dial connects a client that is closed when the test ends.
+// dial connects a client that is closed when the test ends. Unless cfg says otherwise, only a hang reaches its limit for
+// connecting again.
 func dial(t testing.TB, c *ucp.Context, address string, cfg ClientConfig) *Client {
 	t.Helper()
+	cfg.WaitConnected = cmp.Or(cfg.WaitConnected, hang)
 	cl, err := Dial(t.Context(), c, "unix", address, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, cl.Close()) })

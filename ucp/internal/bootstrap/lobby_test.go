@@ -104,8 +104,11 @@ func TestData_Hostile(t *testing.T) {
 		"a byte":          {good[:1], 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := new(delivered)
-			l := open(t, "tcp", ":0", Config{Deliver: d.deliver, HelloTimeout: time.Second})
+			d, timeout := new(delivered), time.Hour
+			if tc.silent > 0 {
+				timeout = time.Millisecond
+			}
+			l := open(t, "tcp", ":0", Config{Deliver: d.deliver, HelloTimeout: timeout})
 			got, _ := io.ReadAll(l.raw(tc.first)) // fails with a reset if the listener has not read everything
 			assert.Empty(t, got)
 			l.counted("silent", tc.silent, l.cfg.Stats.silent.Load)
