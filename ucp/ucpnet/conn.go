@@ -207,18 +207,13 @@ func (c *Conn) Close() error {
 	var r *ucp.Request
 	first := false
 	c.w.Do(func(*ucp.Worker) {
-		if c.open.Err() != nil {
-			return
+		if first = c.open.Err() == nil; first {
+			r = c.beginClose()
 		}
-		first = true
-		c.shut(net.ErrClosed)
-		r = c.closeEP()
 	})
 	if !first {
 		return c.failure("close", net.ErrClosed)
 	}
-	c.reading.stop()
-	c.writing.stop()
 	if r == nil {
 		return nil
 	}
@@ -226,6 +221,14 @@ func (c *Conn) Close() error {
 	defer cancel()
 	_ = c.w.Run(ctx, func() (*ucp.Request, error) { return r, nil }) // if ctx is done first, the data is sent later
 	return nil
+}
+
+// beginClose ends the calls of the connection and starts to close its EP. The caller owns the worker.
+func (c *Conn) beginClose() *ucp.Request {
+	c.shut(net.ErrClosed)
+	c.reading.stop()
+	c.writing.stop()
+	return c.closeEP()
 }
 
 // closeEP starts to close the EP, and releases unread data. The caller owns the worker.

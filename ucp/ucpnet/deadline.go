@@ -47,7 +47,10 @@ func (d *deadline) at(t time.Time) {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	if d.ctx.Err() != nil && d.parent.Err() == nil {
+	if d.parent.Err() != nil { // after stop, nothing would stop a timer
+		return
+	}
+	if d.ctx.Err() != nil {
 		d.ctx, d.cancel = context.WithCancelCause(d.parent)
 	}
 	switch left := time.Until(t); {

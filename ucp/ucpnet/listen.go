@@ -137,19 +137,38 @@ func (l *Listener) Drain(ctx context.Context) error {
 	})
 }
 
-// Close stops listening and closes connections that Accept has not returned. Accepted connections
-// are not affected.
+// Close stops listening and closes connections that Accept has not returned, all at the same time: it waits for
+// transmission as Conn.Close does for one. Accepted connections are not affected.
 func (l *Listener) Close() (err error) {
 	l.shut(net.ErrClosed)
-	var waiting []*Conn
+	var closing []*ucp.Request
 	l.w.Do(func(*ucp.Worker) {
 		err = l.l.Close()
-		waiting, l.waiting = l.waiting, nil
+		for _, c := range l.waiting {
+			if r := c.beginClose(); r != nil {
+				closing = append(closing, r)
+			}
+		}
+		l.waiting = nil
 	})
-	for _, c := range waiting {
-		_ = c.Close() // Accept has not returned it
+	if len(closing) > 0 {
+		l.awaitClosed(closing)
 	}
 	return err
+}
+
+// awaitClosed waits until EPs are closed, for closeLimit at most, and releases the requests.
+func (l *Listener) awaitClosed(closing []*ucp.Request) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = l.w.Until(ctx, func() bool { // if ctx is done first, the data is sent later
+		return !slices.ContainsFunc(closing, func(r *ucp.Request) bool { return !r.Done() })
+	})
+	l.w.Do(func(*ucp.Worker) {
+		for _, r := range closing {
+			r.Release()
+		}
+	})
 }
 
 // Dial connects to a listener. For network, address and errors see [ucp.Worker.Dial].

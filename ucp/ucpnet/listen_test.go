@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -133,6 +135,44 @@ func TestListener_Drain(t *testing.T) {
 		closeBoth(x[0], x[1])
 	}
 	require.NoError(t, next.Close())
+}
+
+// TestListener_ClosesAllAtOnce: Close closes all connections that Accept has not returned before it waits for the first,
+// whose peer makes no calls.
+func TestListener_ClosesAllAtOnce(t *testing.T) {
+	client, server := newWorker(t, "tcp"), newWorker(t, "tcp")
+	l, err := Listen(t.Context(), server, "unix", freshName())
+	require.NoError(t, err)
+	(&pair{a: server}).serve(t)
+	var dialed []net.Conn
+	for range 3 {
+		c, err := Dial(t.Context(), client, "unix", l.Addr().String())
+		require.NoError(t, err)
+		dialed = append(dialed, c)
+	}
+	var waiting []*Conn
+	server.Do(func(*ucp.Worker) { waiting = slices.Clone(l.waiting) })
+	require.Len(t, waiting, len(dialed))
+	over := make(chan error, 1)
+	go func() { over <- l.Close() }()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		open := 0
+		server.Do(func(*ucp.Worker) {
+			for _, c := range waiting {
+				if c.open.Err() == nil {
+					open++
+				}
+			}
+		})
+		require.Contains(t, []int{0, len(dialed)}, open, "open connections")
+		return open == 0
+	})
+	(&pair{a: client}).serve(t)
+	require.NoError(t, <-over)
+	for _, c := range dialed {
+		require.Equal(t, io.EOF, readOne(c))
+		require.NoError(t, c.Close())
+	}
 }
 
 // TestListen_OnePort: a client can connect that reaches only the port of the listener, through an address that is not

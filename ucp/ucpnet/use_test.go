@@ -160,6 +160,19 @@ func TestDeadline_OldTimer(t *testing.T) {
 	assert.ErrorIs(t, context.Cause(d.context()), os.ErrDeadlineExceeded)
 }
 
+// TestDeadline_AfterClose: a deadline that is set while the connection closes starts no timer, which would refer to the
+// connection until it elapses.
+func TestDeadline_AfterClose(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	var d deadline
+	d.init(ctx)
+	end(net.ErrClosed)
+	d.stop()
+	d.at(time.Now().Add(time.Hour))
+	assert.Nil(t, d.timer)
+	assert.ErrorIs(t, d.cause(d.context()), net.ErrClosed)
+}
+
 // TestConn_ReadZeroBytes: a Read with an empty buffer fails if the connection is closed or the deadline
 // has passed.
 func TestConn_ReadZeroBytes(t *testing.T) {
