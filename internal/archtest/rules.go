@@ -101,7 +101,7 @@ perftest/internal/measure/bench perftest/internal/measure perftest/internal/laye
 perftest/internal/show        perftest/internal/measure
 perftest/internal/probes      perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/show/quantity ucp uct uct/self uct/sm uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
 perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal | perftest/internal/layers
-perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/softhca
+perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 uct/ib/verbs/connectx/fakekernel uct/ib/verbs/softhca
 perftest/internal/studies/protocol
 perftest/internal/studies/cluster ucp wireup uct uct/all uct/sm uct/wrap ucs uct/ib/verbs uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/studies/protocol perftest/internal/measure perftest/internal/peers perftest/internal/show uct/ib/verbs/softhca/timing internal

@@ -43,7 +43,7 @@ func fake(fabric string, queues mlx5.Config) ([]*verbs.Device, error) {
 		return nil, fmt.Errorf("%s=%q: want direct or silicon", FakeEnv, mode)
 	}
 	k := fakekernel.New(fakekernel.Config{Device: softhca.Config{Fabric: softhca.Fabric(fabric)}, Silicon: mode == silicon})
-	return connectx.DevicesOf(k, queues)
+	return k.Devices(queues)
 }
 
 // Adapters returns the devices of the kernel driver mlx5, on a fabric. If FakeEnv is set, the device over fakekernel

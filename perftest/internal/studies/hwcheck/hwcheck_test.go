@@ -9,7 +9,6 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -20,7 +19,7 @@ func fake(t *testing.T, cfg fakekernel.Config) (*verbs.Device, *fakekernel.Kerne
 	t.Helper()
 	cfg.Device.Fabric = softhca.FabricLoop
 	k := fakekernel.New(cfg)
-	list, err := connectx.DevicesOf(k, mlx5.Config{})
+	list, err := k.Devices(mlx5.Config{})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0], k
@@ -62,9 +61,9 @@ func TestRun_Fails(t *testing.T) {
 		fails, reason string
 		skipped       string
 	}{
-		{"wrong key", "register memory", func(c fakekernel.Call) { c.Attr(1).Data[8] ^= 0xff }, "write, doorbell", "vendor error", ""},
-		{"no queues", "create QP", func(c fakekernel.Call) { clear(c.Attr(14).Data) }, "create CQ and QPs", "number 0x0", "write, BlueFlame"},
-		{"port down", "query port", func(c fakekernel.Call) { c.Attr(1).Data[26] = byte(verbs.PortDown) }, "open", "port 1 is in state 1", "register memory"},
+		{"wrong key", "register memory", func(c fakekernel.Call) { c.Data(1)[8] ^= 0xff }, "write, doorbell", "vendor error", ""},
+		{"no queues", "create QP", func(c fakekernel.Call) { clear(c.Data(14)) }, "create CQ and QPs", "number 0x0", "write, BlueFlame"},
+		{"port down", "query port", func(c fakekernel.Call) { c.Data(1)[26] = byte(verbs.PortDown) }, "open", "port 1 is in state 1", "register memory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dev, k := fake(t, fakekernel.Config{After: func(c fakekernel.Call) {

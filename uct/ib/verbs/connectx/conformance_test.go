@@ -34,7 +34,7 @@ const deviceName = "mlx5_0"
 func openMD(cfg fakekernel.Config, tl ib.Transport) (uct.MD, error) {
 	cfg.Name = deviceName
 	k := fakekernel.New(cfg)
-	list := func() ([]*verbs.Device, error) { return connectx.DevicesOf(k, mlx5.Config{}) }
+	list := func() ([]*verbs.Device, error) { return k.Devices(mlx5.Config{}) }
 	return ib.New(list, tl).OpenMD(deviceName)
 }
 

@@ -1,6 +1,6 @@
-// Package connectx drives ConnectX adapters, and other devices of the kernel's driver mlx5, through package
-// uverbs: no libibverbs, no libmlx5, no cgo. It is a [prm.Hardware]: package mlx5 makes the verbs objects of it,
-// and rc_mlx5, ud_mlx5 and xrc_mlx5 write its queues without verbs calls.
+// Package connectx drives ConnectX adapters, and other devices of the kernel's driver mlx5: no libibverbs, no
+// libmlx5, no cgo. Package mlx5 makes the verbs objects, and rc_mlx5, ud_mlx5 and xrc_mlx5 write their queues without
+// verbs calls.
 //
 //	process                              kernel, driver mlx5
 //	queues, doorbell records   ioctl ->  pins them, creates the object in the adapter
@@ -8,12 +8,9 @@
 //	post: WQE, record, UAR     no system call
 //	poll: CQE                  no system call
 //
-// It has never run on an adapter: none was at hand. Its calls are compared with those that libmlx5 makes
-// (testdata), and it runs over a kernel in software whose device is the software HCA (package
-// fakekernel). docs/hardware.md lists what only an adapter can decide, and the command that tests one.
-//
-// Sources: mlx5-abi.h, mlx5_user_ioctl_cmds.h and mlx5_user_ioctl_verbs.h of include/uapi/rdma in the Linux
-// kernel. Calls of the ioctl ABI need [uverbs.MinKernel].
+// It has never run on an adapter: none was at hand. Its calls are compared with those that libmlx5 makes, and it runs
+// over a kernel in software whose device is the software HCA (package fakekernel). docs/hardware.md lists what only an
+// adapter can decide, and the command that tests one. It needs Linux 5.14 or later.
 //
 // # Memory
 //

@@ -17,8 +17,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
@@ -31,9 +31,9 @@ func newKernel(cfg fakekernel.Config) *fakekernel.Kernel {
 }
 
 // deviceOf is the device of a kernel.
-func deviceOf(t testing.TB, k uverbs.Kernel) *verbs.Device {
+func deviceOf(t testing.TB, k *fakekernel.Kernel) *verbs.Device {
 	t.Helper()
-	list, err := connectx.DevicesOf(k, mlx5.Config{})
+	list, err := k.Devices(mlx5.Config{})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0]
@@ -244,8 +244,8 @@ var replies = []struct {
 // put32 changes 4 bytes of a reply.
 func put32(attr uint16, off int, v uint32) func(fakekernel.Call) {
 	return func(c fakekernel.Call) {
-		if a := c.Attr(attr); a != nil {
-			binary.NativeEndian.PutUint32(a.Data[off:], v)
+		if data := c.Data(attr); data != nil {
+			binary.NativeEndian.PutUint32(data[off:], v)
 		}
 	}
 }
@@ -291,7 +291,7 @@ func TestTrouble_NumberTwice(t *testing.T) {
 					return pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
 				})
 			}
-			var reply *connectx.ReplyError
+			var reply *adapter.ReplyError
 			require.ErrorAs(t, b.err, &reply)
 			assert.Equal(t, op, reply.Op)
 			assert.Empty(t, b.closeAll(t))
@@ -310,14 +310,13 @@ func FuzzReplies(f *testing.F) {
 		k := newKernel(fakekernel.Config{After: func(c fakekernel.Call) {
 			mu.Lock()
 			defer mu.Unlock()
-			for i := range c.Attrs {
-				a := &c.Attrs[i]
-				if a.Kind != uverbs.AttrOut || a.ID == 1 && len(a.Data) <= 32 { // a handle
+			for id, reply := range c.Replies() {
+				if id == 1 && len(reply) <= 32 { // a handle
 					continue
 				}
-				for j := range a.Data {
+				for i := range reply {
 					if at < len(noise) {
-						a.Data[j] ^= noise[at]
+						reply[i] ^= noise[at]
 						at++
 					}
 				}

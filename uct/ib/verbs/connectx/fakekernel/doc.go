@@ -1,6 +1,6 @@
-// Package fakekernel is a kernel in software, for package connectx: a [uverbs.Kernel] with one device of the driver
-// mlx5. It answers the ioctls as the kernel's driver does, and passes the queues that a process creates to the
-// software HCA. So the calls, the structs and the queues of a ConnectX adapter are used with real bytes, on a
+// Package fakekernel is a kernel in software with one device of the driver mlx5, which [Kernel.Devices] lists as
+// connectx.Devices lists adapters. It answers the ioctls as the kernel's driver does, and passes the queues that a
+// process creates to the software HCA. So the calls, the structs and the queues of a ConnectX adapter are used with real bytes, on a
 // machine without one:
 //
 //	rc_mlx5, ud_mlx5, rc, ud

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -43,7 +43,7 @@ type file struct {
 	mapped   map[*byte]prm.UAR
 }
 
-var _ connectx.Software = (*file)(nil)
+var _ adapter.Software = (*file)(nil)
 
 // openFile opens a device.
 func (k *Kernel) openFile() (_ *file, err error) {
@@ -178,7 +178,7 @@ func errnoOf(err error) error {
 
 // Ioctl implements uverbs.File.
 func (f *file) Ioctl(m uverbs.Method, driver uverbs.Driver, attrs []uverbs.Attr) error {
-	c := &request{Call: Call{Op: m.String(), Attrs: attrs}}
+	c := &request{Call: Call{Op: m.String(), attrs: attrs}}
 	handle := methods[m]
 	if m == uverbs.MethodInvokeWrite {
 		number := uverbs.CommandNumber(c.constant(attrCommand))
@@ -296,14 +296,14 @@ func (f *file) Attention() *uint32 {
 // Drive implements prm.Pollable.
 func (f *file) Drive() { f.hw.Drive() }
 
-// Doorbell implements connectx.Software.
+// Doorbell implements adapter.Software.
 func (f *file) Doorbell(page []byte) prm.Doorbell {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mapped[&page[0]].Doorbell
 }
 
-// RecvDoorbell implements connectx.Software.
+// RecvDoorbell implements adapter.Software.
 func (f *file) RecvDoorbell(srq uint32) prm.RecvDoorbell {
 	o, err := f.find(kindSRQ, uint64(srq))
 	if err != nil {

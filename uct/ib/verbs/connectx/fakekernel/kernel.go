@@ -2,6 +2,7 @@ package fakekernel
 
 import (
 	"io/fs"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
@@ -31,25 +34,43 @@ type Config struct {
 	After func(Call)
 }
 
-// Call is a call of the kernel.
+// Call is a call of the kernel. Its memory belongs to the caller, who uses it until the call returns.
 type Call struct {
-	// Op says what is called: the text of a uverbs.Method or uverbs.CommandNumber, or "open", "map", "unmap", "close".
-	Op string
-	// Attrs are the attributes of an ioctl.
-	Attrs []uverbs.Attr
+	// Op says what is called: the name of an ioctl, such as "create QP", or "open", "map", "unmap", "close".
+	Op    string
+	attrs []uverbs.Attr // of an ioctl
 }
 
-// Attr is the attribute with an ID; nil if there is none.
-func (c *Call) Attr(id uint16) *uverbs.Attr {
-	for i := range c.Attrs {
-		if c.Attrs[i].ID == id {
-			return &c.Attrs[i]
+// Data returns the memory of the attribute with an ID, by the kernel's headers; nil if there is none, or it is a number.
+func (c Call) Data(id uint16) []byte {
+	if a := c.attr(id); a != nil {
+		return a.Data
+	}
+	return nil
+}
+
+// Replies yields the attributes that the kernel fills: their IDs and memory.
+func (c Call) Replies() iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		for _, a := range c.attrs {
+			if a.Kind == uverbs.AttrOut && !yield(a.ID, a.Data) {
+				return
+			}
+		}
+	}
+}
+
+// attr returns the attribute with an ID; nil if there is none.
+func (c Call) attr(id uint16) *uverbs.Attr {
+	for i := range c.attrs {
+		if c.attrs[i].ID == id {
+			return &c.attrs[i]
 		}
 	}
 	return nil
 }
 
-// Kernel implements uverbs.Kernel. Any goroutine may call its methods.
+// Kernel is a kernel with one device. Any goroutine may call its methods.
 type Kernel struct {
 	cfg Config
 
@@ -68,6 +89,14 @@ func New(cfg Config) *Kernel {
 	return &Kernel{cfg: cfg, live: map[string]int{}, files: map[*file]struct{}{}}
 }
 
+// Devices lists the kernel's device, as connectx.Devices lists those of the system.
+func (k *Kernel) Devices(queues mlx5.Config) ([]*verbs.Device, error) {
+	return adapter.Devices(system{k}, queues)
+}
+
+// system is the uverbs.Kernel of a Kernel.
+type system struct{ *Kernel }
+
 // node is the device's file in sysfs and in /dev/infiniband.
 const node = "uverbs0"
 
@@ -75,7 +104,7 @@ const node = "uverbs0"
 const modalias = "pci:v000015B3d00001013sv000015B3sd00000001bc02sc07i00"
 
 // Sys implements uverbs.Kernel.
-func (k *Kernel) Sys() fs.FS {
+func (k system) Sys() fs.FS {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s + "\n")} }
 	dir := "class/infiniband_verbs/"
 	return fstest.MapFS{
@@ -117,7 +146,7 @@ func (k *Kernel) after(c Call) {
 }
 
 // Open implements uverbs.Kernel.
-func (k *Kernel) Open(path string) (uverbs.File, error) {
+func (k system) Open(path string) (uverbs.File, error) {
 	if err := k.before(Call{Op: "open"}); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (r *request) fail(err unix.Errno) {
 
 // in is the data of an attribute that passes n bytes. EINVAL for another length.
 func (r *request) in(id uint16, n int) input {
-	a := r.Attr(id)
+	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrIn || len(a.Data) != n {
 		r.fail(unix.EINVAL)
 		return make(input, n)
@@ -41,7 +41,7 @@ func (r *request) in(id uint16, n int) input {
 
 // out is where an attribute of n bytes is stored. ENOSPC if there is less room.
 func (r *request) out(id uint16, n int) output {
-	a := r.Attr(id)
+	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrOut || len(a.Data) < n {
 		r.fail(unix.ENOSPC)
 		return make(output, n)
@@ -51,7 +51,7 @@ func (r *request) out(id uint16, n int) output {
 
 // object is the handle or descriptor in an attribute.
 func (r *request) object(id uint16) uint64 {
-	a := r.Attr(id)
+	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrObject {
 		r.fail(unix.EINVAL)
 		return 0
@@ -60,18 +60,18 @@ func (r *request) object(id uint16) uint64 {
 }
 
 // has reports whether there is an attribute.
-func (r *request) has(id uint16) bool { return r.Attr(id) != nil }
+func (r *request) has(id uint16) bool { return r.attr(id) != nil }
 
 // made stores the handle or descriptor of a new object.
 func (r *request) made(id uint16, handle uint32) {
-	if a := r.Attr(id); a != nil {
+	if a := r.attr(id); a != nil {
 		a.Value = uint64(handle)
 	}
 }
 
 // constant is the number in an attribute.
 func (r *request) constant(id uint16) uint64 {
-	a := r.Attr(id)
+	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrConst {
 		r.fail(unix.EINVAL)
 		return 0

@@ -1,4 +1,4 @@
-package connectx
+package adapter
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package connectx
+package adapter
 
 import (
 	"regexp"
@@ -10,11 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 var transcriptInfo = uverbs.Info{Name: "mlx5_0", Path: "/dev/infiniband/uverbs0", Driver: uverbs.DriverMLX5, ABI: driverABI}
 

@@ -1,4 +1,4 @@
-package connectx
+package adapter
 
 import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"

@@ -1,0 +1,53 @@
+package adapter
+
+import (
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// driverABI is the version of the driver's ABI: MLX5_IB_UVERBS_ABI_VERSION.
+const driverABI = 1
+
+// Devices lists the devices of a kernel that its driver mlx5 has, by name.
+func Devices(k uverbs.Kernel, queues mlx5.Config) ([]*verbs.Device, error) {
+	list, err := uverbs.List(k)
+	if err != nil {
+		return nil, err
+	}
+	var devices []*verbs.Device
+	for _, info := range list {
+		if info.Driver == uverbs.DriverMLX5 {
+			devices = append(devices, newDevice(k, info, queues))
+		}
+	}
+	return devices, nil
+}
+
+// newDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
+// The UAR policy of queues is not used: the driver allocates a UAR page when a queue needs it (UARLazy).
+func newDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Device {
+	queues.UARPolicy = mlx5.UARLazy
+	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {
+		cfg, err := queues.WithDefaults()
+		if err != nil {
+			return nil, err
+		}
+		h, err := open(k, info, cfg)
+		if err != nil {
+			return nil, err
+		}
+		cfg.ShutUpBF = cfg.ShutUpBF || !h.hasBlueFlame()
+		var hw prm.Hardware = h
+		if h.software != nil {
+			hw = softHardware{hardware: h, Pollable: h.software}
+		}
+		p, err := mlx5.NewProvider(hw, cfg)
+		if err != nil {
+			_ = h.Close()
+			return nil, err
+		}
+		return p, nil
+	})
+}
