@@ -28,10 +28,10 @@ ucs                   internal
 # the InfiniBand stack below the transports
 uct/ib/verbs          ucs internal                                   | uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/internal/hwfault
 uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal
-uct/ib/verbs/uverbs   uct/ib/verbs ucs internal
-uct/ib/verbs/rxe      uct/ib/verbs/uverbs uct/ib/verbs ucs internal  | uct uct/ib uct/ib/rc uct/ib/ud uct/ucttest
-uct/ib/verbs/connectx uct/ib/verbs/uverbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct uct/ib uct/ib/rc uct/ib/ud uct/ib/xrc uct/ib/dv uct/ib/verbs/softhca uct/ib/verbs/connectx/fakekernel uct/ucttest
-uct/ib/verbs/connectx/fakekernel uct/ib/verbs/connectx uct/ib/verbs/uverbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs/softhca uct/ib/verbs ucs internal
+uct/ib/verbs/internal/uverbs uct/ib/verbs ucs internal
+uct/ib/verbs/rxe      uct/ib/verbs/internal/uverbs uct/ib/verbs ucs internal  | uct uct/ib uct/ib/rc uct/ib/ud uct/ucttest
+uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct uct/ib uct/ib/rc uct/ib/ud uct/ib/xrc uct/ib/dv uct/ib/verbs/softhca uct/ib/verbs/connectx/fakekernel uct/ucttest
+uct/ib/verbs/connectx/fakekernel uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs/softhca uct/ib/verbs ucs internal
 uct/ib/verbs/mlx5     uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
 uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5/prm uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
 uct/ib/verbs/softhca/timing ucs

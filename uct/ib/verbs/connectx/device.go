@@ -5,8 +5,8 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // Devices lists the devices of the driver mlx5, by name; none where the kernel has no RDMA. The environment

@@ -17,7 +17,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // TestStorm has several goroutines that make objects of one context, move data, wait for events, and destroy the objects,

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs/playback"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs/playback"
 )
 
 // recordEnv names the file to record the calls of a device of the kernel in.

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // compQueue is the consumer of a CQ.

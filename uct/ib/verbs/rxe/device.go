@@ -5,7 +5,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // driverABI is the version of the driver's ABI: RXE_UVERBS_ABI_VERSION.

@@ -4,7 +4,7 @@ import (
 	"structs"
 	"unsafe"
 
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // mmapInfo is struct mminfo: memory to map.

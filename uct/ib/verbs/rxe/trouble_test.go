@@ -21,8 +21,8 @@ import (
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/rxe"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // kernelDevice skips the test unless a device of the kernel is named and this user may change the machine.

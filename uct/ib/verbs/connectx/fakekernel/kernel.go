@@ -12,9 +12,9 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // Config makes a kernel.

@@ -2,9 +2,9 @@ package adapter
 
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // driverABI is the version of the driver's ABI: MLX5_IB_UVERBS_ABI_VERSION.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // ReplyError is an invalid reply of the kernel. It unwraps to ErrInternal. The object that the call has created is

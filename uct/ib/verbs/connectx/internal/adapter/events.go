@@ -5,8 +5,8 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // object is an object of the context. The kernel has its ID, and names the object by the ID in events.

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // uarPage is a UAR page of the kernel.

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 )
 
 // CreateSRQ implements prm.Hardware.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // Recorder is a kernel that records the calls of the devices that are opened.
