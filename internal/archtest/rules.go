@@ -51,7 +51,7 @@ uct/tcp               uct uct/base uct/targetop uct/internal uct/tcp/internal uc
 uct/ucxtcp            uct uct/base uct/internal ucs internal                       | uct/ucttest
 uct/tcp/internal      uct/internal ucs internal
 uct/ib                uct uct/base uct/internal uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
-uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
+uct/ib/internal       uct uct/base uct/internal uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
 uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/internal/hwfault internal
 uct/ib/internal/hwfault uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca

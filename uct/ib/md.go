@@ -70,10 +70,6 @@ func openMD(d *verbs.Device, cfg Config, tls []Transport) (_ *MD, err error) {
 // same way, and not so fast.
 const allocReach = 130 * time.Nanosecond
 
-// farCall is the time of a put by the software HCA to other memory, with help of the peer: see
-// allocReach.
-const farCall = 2500 * time.Nanosecond
-
 // regCost is the time of a registration by the software HCA (experiment 0087 in docs/perf), and for
 // each byte the time in which UCX assumes that an adapter pins pages.
 var regCost = uct.Cost{Send: 6 * time.Microsecond, Bandwidth: 16e9}

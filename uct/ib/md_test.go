@@ -1,19 +1,13 @@
 package ib_test
 
 import (
-	"errors"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/internal/invariants"
-	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -152,107 +146,5 @@ func TestSGEs(t *testing.T) {
 	} {
 		_, ok := md.SGEs(dst, bad)
 		assert.False(t, ok)
-	}
-}
-
-func TestPool(t *testing.T) {
-	md := openMD(t)
-	p, err := md.NewPool(3, 100)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, p.Close()) }()
-	for want := range uint32(3) {
-		i, ok := p.Get()
-		require.True(t, ok)
-		assert.Equal(t, want, i)
-		assert.Len(t, p.Bytes(i), 100)
-		assert.Equal(t, 100, cap(p.Bytes(i)), "does not extend into the next buffer")
-		p.Bytes(i)[99] = byte(i)
-		assert.Zero(t, p.SGE(i, 0, 100).Addr%64)
-		assert.Equal(t, p.SGE(i, 0, 1).Addr+9, p.SGE(i, 9, 1).Addr)
-	}
-	_, ok := p.Get()
-	assert.False(t, ok)
-	p.Put(1)
-	assert.Equal(t, 1, p.Free())
-	assert.Equal(t, byte(1), p.Bytes(1)[99])
-	if invariants.Enabled {
-		assert.PanicsWithValue(t, "broken invariant: buffer 1 is not in use", func() { p.Put(1) })
-	}
-}
-
-func TestWake(t *testing.T) {
-	md := openMD(t)
-	var word atomic.Uint32
-	word.Store(5)
-	var undo cleanup.Stack
-	w, err := md.OpenWake(&word, undo.Add)
-	require.NoError(t, err)
-	cq, err := md.Context().CreateCQ(verbs.CQInitAttr{Depth: 4, Channel: w.Channel()})
-	require.NoError(t, err)
-	require.NoError(t, w.Arm(cq, 0))
-	assert.False(t, testenv.Readable(t, w.FD(), 0))
-
-	done := make(chan struct{})
-	go func() { w.Raise(); w.Raise(); close(done) }()
-	<-done
-	assert.True(t, w.Pending())
-	assert.True(t, testenv.Readable(t, w.FD(), 0))
-	assert.Equal(t, uct.ErrBusy, w.Arm(cq, 0))
-	w.Lower()
-	w.Lower()
-	assert.False(t, w.Pending())
-	assert.False(t, testenv.Readable(t, w.FD(), 0))
-	assert.EqualValues(t, 5, word.Load(), "the other bits belong to the iface")
-
-	require.NoError(t, w.Arm(cq, time.Microsecond))
-	assert.True(t, testenv.Readable(t, w.FD(), testenv.Watchdog), "the timer")
-	require.NoError(t, w.Arm(cq, 0))
-	assert.False(t, testenv.Readable(t, w.FD(), 0), "no timer")
-	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
-}
-
-// switchedPort is a provider with a port whose state the test sets.
-type switchedPort struct {
-	verbs.Provider
-	state *verbs.PortState
-}
-
-func (s switchedPort) QueryPort(num uint8) (verbs.PortAttr, error) {
-	a, err := s.Provider.QueryPort(num)
-	a.State = *s.state
-	return a, err
-}
-
-// TestPort_FailureCause: the error of a request that failed on a port that is down names the state
-// of the port.
-func TestPort_FailureCause(t *testing.T) {
-	state := verbs.PortActive
-	md, err := ib.New(func() ([]*verbs.Device, error) {
-		return []*verbs.Device{verbs.NewDevice("switched0", func() (verbs.Provider, error) {
-			list, err := loop()
-			require.NoError(t, err)
-			ctx, err := list[0].Open()
-			require.NoError(t, err)
-			return switchedPort{ctx.Provider(), &state}, nil
-		})}, nil
-	}, rc.Transport(rc.Config{})).OpenMD("switched0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, md.Close()) }()
-	p, err := md.(*ib.MD).OpenPort(1, ib.PathConfig{})
-	require.NoError(t, err)
-	cause := verbs.WCRetryExcErr.Err()
-	assert.Equal(t, cause, p.FailureCause(cause))
-	state = verbs.PortDown
-	assert.ErrorIs(t, p.FailureCause(cause), cause)
-	assert.ErrorContains(t, p.FailureCause(cause), "port is down")
-	for state = range 7 {
-		_, err = md.(*ib.MD).OpenPort(1, ib.PathConfig{})
-		want := []string{"NOP", "down", "INIT", "ARMED", "", "ACTIVE_DEFER", "in state 6"}[state]
-		if want == "" {
-			require.NoError(t, err)
-			continue
-		}
-		assert.ErrorContains(t, err, "port is "+want)
-		assert.ErrorContains(t, p.FailureCause(cause), "port is "+want)
 	}
 }

@@ -37,15 +37,6 @@ func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 
 // Alloc implements uct.Allocator.
 func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
-	m, err := md.allocMem(n, access)
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
-}
-
-// allocMem is Alloc with the concrete type.
-func (md *MD) allocMem(n int, access uct.Access) (*Mem, error) {
 	if n < 1 {
 		return nil, md.opError("allocate memory", fmt.Errorf("%w: length %d", uct.ErrInvalidParam, n))
 	}

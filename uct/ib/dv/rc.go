@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -114,7 +115,7 @@ func (it *rcIface) limitInline() {
 }
 
 // Attach implements rccore.Driver.
-func (it *rcIface) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.RecvPoster, error) {
+func (it *rcIface) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, buffer.RecvPoster, error) {
 	if err := it.cq.open(cq); err != nil {
 		return nil, nil, err
 	}

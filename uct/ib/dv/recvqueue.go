@@ -9,7 +9,7 @@ import (
 )
 
 // openList uses the memory of an SRQ and returns its user index. fixed means that its receives are
-// those of an ib.RecvQueue, each with constant memory and ID.
+// those of a buffer.RecvQueue, each with constant memory and ID.
 func openList(q *prm.RecvList, srq *verbs.SRQ, fixed bool) (index uint32, err error) {
 	raw, err := mlx5.RawSRQOf(srq)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -25,9 +26,9 @@ type udQueues struct {
 }
 
 var (
-	_ udcore.CompQueue = (*udQueues)(nil)
-	_ udcore.SendQueue = (*sendQueue)(nil)
-	_ ib.RecvPoster    = (*prm.RecvRing)(nil)
+	_ udcore.CompQueue  = (*udQueues)(nil)
+	_ udcore.SendQueue  = (*sendQueue)(nil)
+	_ buffer.RecvPoster = (*prm.RecvRing)(nil)
 )
 
 // udIface is an iface of ud_mlx5: the core with mlx5 queues.
@@ -69,7 +70,7 @@ func (it *udIface) Progress() int {
 }
 
 // attach is a udcore.Driver.
-func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.RecvPoster, udcore.CompQueue, error) {
+func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, buffer.RecvPoster, udcore.CompQueue, error) {
 	raw, err := mlx5.RawQPOf(qp)
 	if err != nil {
 		return nil, nil, nil, err

@@ -1,7 +1,7 @@
 package dv
 
 import (
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -109,7 +109,7 @@ func (it *rcIface) CloseSend(q rccore.SendQueue) {
 }
 
 // OpenRecv implements xrccore.Poster.
-func (it *rcIface) OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error) {
+func (it *rcIface) OpenRecv(srq *verbs.SRQ) (buffer.RecvPoster, error) {
 	list := new(prm.RecvList)
 	index, err := openList(list, srq, false)
 	if err != nil {
@@ -121,7 +121,7 @@ func (it *rcIface) OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error) {
 }
 
 // CloseRecv implements xrccore.Poster.
-func (it *rcIface) CloseRecv(q ib.RecvPoster) { it.removeXRC(q.(*xrcRecv).index) }
+func (it *rcIface) CloseRecv(q buffer.RecvPoster) { it.removeXRC(q.(*xrcRecv).index) }
 
 // Filter implements xrccore.Poster.
 func (it *rcIface) Filter(q rccore.CompQueue, f xrccore.Filter) rccore.CompQueue {

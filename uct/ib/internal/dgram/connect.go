@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -63,13 +63,13 @@ func ParseIfaceAddr(b []byte) (IfaceAddr, error) {
 // the same connection.
 type Creq struct {
 	Iface  IfaceAddr
-	Device ib.DeviceAddr
+	Device ibport.DeviceAddr
 	ID     uint32
 	Number uint32
 }
 
 // CreqLen is the length of a packed Creq in bytes.
-const CreqLen = IfaceAddrLen + ib.DeviceAddrLen + 8
+const CreqLen = IfaceAddrLen + ibport.DeviceAddrLen + 8
 
 // Append packs c.
 func (c Creq) Append(b []byte) []byte {
@@ -88,10 +88,10 @@ func ParseCreq(b []byte) (c Creq, err error) {
 		return Creq{}, err
 	}
 	b = b[IfaceAddrLen:]
-	if c.Device, err = ib.ParseDeviceAddr(b[:ib.DeviceAddrLen]); err != nil {
+	if c.Device, err = ibport.ParseDeviceAddr(b[:ibport.DeviceAddrLen]); err != nil {
 		return Creq{}, err
 	}
-	b = b[ib.DeviceAddrLen:]
+	b = b[ibport.DeviceAddrLen:]
 	c.ID = binary.BigEndian.Uint32(b)
 	c.Number = binary.BigEndian.Uint32(b[4:])
 	if c.ID == 0 || c.ID > MaxID {

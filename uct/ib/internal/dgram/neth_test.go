@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -55,8 +55,8 @@ func TestParseHeader_RejectsInvalid(t *testing.T) {
 	}
 }
 
-func device() ib.DeviceAddr {
-	return ib.DeviceAddr{Ethernet: true, GID: verbs.GID{0xfe, 0x80, 15: 7}}
+func device() ibport.DeviceAddr {
+	return ibport.DeviceAddr{Ethernet: true, GID: verbs.GID{0xfe, 0x80, 15: 7}}
 }
 
 func TestCreq_Golden(t *testing.T) {

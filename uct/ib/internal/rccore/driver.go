@@ -3,7 +3,7 @@ package rccore
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -33,7 +33,7 @@ type Poller interface {
 type Driver interface {
 	// Attach is called once, with the queues that all EPs share, before anything is posted to them.
 	// It returns the queue from which the iface polls completions, and the poster of receives.
-	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error)
+	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, buffer.RecvPoster, error)
 	// MakeEP creates an EP over a link, which is a QPLink if Params.Links is nil. It returns the EP
 	// for the user, the EP embedded in it, which the caller initializes, and the send queue.
 	MakeEP(l Link) (outer uct.EP, e *EP, send SendQueue, err error)
@@ -49,7 +49,7 @@ var _ Driver = Verbs{}
 
 // Attach implements Driver. It uses the methods of the providers directly: the methods of the
 // objects also check the state, which the EP tracks.
-func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error) {
+func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, buffer.RecvPoster, error) {
 	return cq.Provider(), srq.Provider(), nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -25,7 +27,7 @@ type Extension interface {
 }
 
 // ExtensionID is the bit in the WR IDs of an Extension, for sends and receives.
-const ExtensionID = ib.RecvID | 1<<62
+const ExtensionID = buffer.RecvID | 1<<62
 
 // MaxControl is the maximum length of a message of an Extension, in bytes. All devices support it
 // as inline data.
@@ -58,7 +60,7 @@ func (e *EP) Err() error { return e.err }
 func (it *Iface) MD() *ib.MD { return it.md }
 
 // Port is the port that the iface is open on.
-func (it *Iface) Port() *ib.Port { return it.port }
+func (it *Iface) Port() *ibport.Port { return it.port }
 
 // VerbsCQ is the completion queue of the iface.
 func (it *Iface) VerbsCQ() *verbs.CQ { return it.verbsCQ }

@@ -13,7 +13,10 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/internal/wake"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -23,7 +26,7 @@ type Iface struct {
 	poller   Poller
 	cq       CompQueue
 	watch    *ucs.Watch      // of cq
-	Attn     atomic.Uint32   // reasons for the slow path of Progress: attn bits, ib.Raised
+	Attn     atomic.Uint32   // reasons for the slow path of Progress: attn bits, wake.Raised
 	put      [1]verbs.SendWR // RDMA write, inline
 	am       [1]verbs.SendWR // send with immediate, inline
 	fetch    [1]verbs.SendWR // read or atomic into a slot, fetchSGE
@@ -42,17 +45,17 @@ type Iface struct {
 	Moderation uint64 // maximum consecutive unsignaled work requests of an EP
 
 	eps                 epTable
-	wake                *ib.Wake
+	wake                *wake.Source
 	arb                 base.Arbiter
 	handlers            base.AMTable
 	events              []qpFault // events that handleEvents has removed from async
 	flushed             []flushedEP
-	tx                  *ib.Pool // bounce buffers
-	slots               *ib.Pool // slots of ops and EPs, and discard
+	tx                  *buffer.Pool // bounce buffers
+	slots               *buffer.Pool // slots of ops and EPs, and discard
 	ops                 opPool
 	signalsDeferred     bool // runDeferred must call postSignals
 	groups              base.FlushGroups
-	rx                  *ib.RecvQueue
+	rx                  *buffer.RecvQueue
 	creditReturners     *EP   // EPs that must return credits, linked by next
 	cqFree              int   // unreserved CQ slots
 	reservers           []*EP // EPs with reserved CQ slots, unordered
@@ -73,7 +76,7 @@ type Iface struct {
 	cost    time.Duration // declared overhead of a post
 	verbsCQ *verbs.CQ
 	md      *ib.MD
-	port    *ib.Port
+	port    *ibport.Port
 	cfg     Config
 	attr    uct.IfaceAttr
 	onError func(uct.EP, error)
@@ -92,7 +95,7 @@ type Iface struct {
 	async   []qpFault // events of the device that Progress has not handled
 }
 
-// Bits of Iface.Attn, in addition to ib.Raised.
+// Bits of Iface.Attn, in addition to wake.Raised.
 const (
 	attnDeferred = 1 << iota // runDeferred must run
 	attnPending              // requests wait in arb
@@ -150,7 +153,7 @@ func (it *Iface) fillAttr() {
 			Fetch64: uct.AtomicSet(uct.AtomicAdd, uct.AtomicCSwap),
 			Domain:  uct.AtomicDevice,
 		},
-		DeviceAddrLen: ib.DeviceAddrLen,
+		DeviceAddrLen: ibport.DeviceAddrLen,
 		EPAddrLen:     it.addrLen(),
 	}
 	if it.md.DeviceAttr().AtomicCap == verbs.AtomicGlob {

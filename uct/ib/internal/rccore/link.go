@@ -6,7 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -22,7 +22,7 @@ type Link interface {
 	// ErrInvalidAddr.
 	ParseAddr(b []byte) (rcwire.EPAddr, error)
 	// Connect connects to the address that the last ParseAddr returned.
-	Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error
+	Connect(dev ibport.DeviceAddr, peer rcwire.EPAddr) error
 	// Reserve reserves at most n places in the send queue and returns their number; Unreserve releases n
 	// places. An EP reserves at most Config.TxDepth.
 	Reserve(n int) int
@@ -125,7 +125,7 @@ func (it *Iface) ToInit(qp *verbs.QP) error {
 }
 
 // ToRTR moves a QP to RTR. It then receives from QPN and PSN of peer.
-func (it *Iface) ToRTR(qp *verbs.QP, dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+func (it *Iface) ToRTR(qp *verbs.QP, dev ibport.DeviceAddr, peer rcwire.EPAddr) error {
 	cfg := &it.cfg
 	mask := verbs.QPMaskState | verbs.QPMaskAV | verbs.QPMaskPathMTU | verbs.QPMaskDestQPN | verbs.QPMaskRQPSN
 	if qp.Type() != verbs.QPTypeXRCSend { // an XRC initiator replies to no requests
@@ -138,7 +138,7 @@ func (it *Iface) ToRTR(qp *verbs.QP, dev ib.DeviceAddr, peer rcwire.EPAddr) erro
 		DestQPN:     peer.QPN,
 		RQPSN:       peer.PSN,
 		MaxDestRD:   uint8(cfg.MaxRDAtomic),
-		MinRNRTimer: ib.RNRTimerCode(cfg.RNRTimeout),
+		MinRNRTimer: ibport.RNRTimerCode(cfg.RNRTimeout),
 	}, mask)
 	if err != nil {
 		return it.opError(fmt.Sprintf("modify qp %#x to RTR", qp.Number()), err)
@@ -152,7 +152,7 @@ func (it *Iface) ToRTS(qp *verbs.QP, psn uint32, reads uint8) error {
 	cfg := &it.cfg
 	err := qp.Modify(verbs.QPAttr{
 		State:       verbs.QPStateRTS,
-		Timeout:     ib.AckTimeoutCode(cfg.Timeout),
+		Timeout:     ibport.AckTimeoutCode(cfg.Timeout),
 		RetryCnt:    uint8(cfg.RetryCount),
 		RNRRetry:    verbs.RNRForever,
 		SQPSN:       psn,
@@ -190,7 +190,7 @@ func (l *QPLink) AppendAddr(b []byte, own rcwire.EPAddr) []byte {
 func (*QPLink) ParseAddr(b []byte) (rcwire.EPAddr, error) { return rcwire.ParseEPAddr(b) }
 
 // Connect implements Link.
-func (l *QPLink) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+func (l *QPLink) Connect(dev ibport.DeviceAddr, peer rcwire.EPAddr) error {
 	if err := l.it.ToRTR(l.QP, dev, peer); err != nil {
 		return err
 	}

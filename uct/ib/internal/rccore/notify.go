@@ -2,7 +2,7 @@ package rccore
 
 import (
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -49,7 +49,7 @@ func (e *EP) SetNotifyHandler(h uct.NotifyHandler) {
 
 // handleNotify handles received immediate data. The device has already written the put data. The buffer
 // of the receive is unused.
-func (it *Iface) handleNotify(e *EP, b *ib.RecvBuf, imm uint32) {
+func (it *Iface) handleNotify(e *EP, b *buffer.RecvBuf, imm uint32) {
 	it.rx.Put(b)
 	if e == &it.eps.vacant || it.closed {
 		return

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 )
 
 // opKind selects what the completion of an op does.
@@ -44,7 +44,7 @@ const noBuffer = math.MaxUint32
 
 // NoOp is the value of EP.NextOp without ops: more than the IDs of sends and at most those of
 // receives.
-const NoOp = ib.RecvID
+const NoOp = buffer.RecvID
 
 // opPool is a free list of ops. It grows when an EP is created.
 type opPool struct {
@@ -54,7 +54,7 @@ type opPool struct {
 }
 
 // grow adds n ops, up to limit in total. slots has enough free slots for limit ops.
-func (p *opPool) grow(n, limit int, slots *ib.Pool) {
+func (p *opPool) grow(n, limit int, slots *buffer.Pool) {
 	chunk := make([]op, max(min(n, limit-p.total), 0))
 	for i := range chunk {
 		o := &chunk[i]

@@ -7,6 +7,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
+	"github.com/gucx/gucx/uct/ib/internal/wake"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -23,7 +25,7 @@ func (it *Iface) Progress() int {
 	if n == 1 {
 		wc := &it.wc[0]
 		e := it.recent[uint8(wc.QPN)]
-		if wc.QPN == e.QPN && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
+		if wc.QPN == e.QPN && wc.Status == verbs.WCSuccess && wc.ID < buffer.RecvID {
 			e.CI = wc.ID
 			if wc.ID >= e.NextOp {
 				e.Retire()
@@ -48,7 +50,7 @@ func (it *Iface) progress(n int) int {
 	for i := range it.wc[:max(n, 0)] {
 		wc := &it.wc[i]
 		e := it.recent[uint8(wc.QPN)]
-		if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
+		if wc.Status != verbs.WCSuccess || wc.ID >= buffer.RecvID {
 			it.HandleOther(wc)
 			continue
 		}
@@ -78,7 +80,7 @@ func (it *Iface) FinishProgress(n int) int {
 
 // HandleCompletion handles any completion, for a transport with its own Progress.
 func (it *Iface) HandleCompletion(wc *verbs.WC) {
-	if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
+	if wc.Status != verbs.WCSuccess || wc.ID >= buffer.RecvID {
 		it.HandleOther(wc)
 		return
 	}
@@ -92,7 +94,7 @@ func (it *Iface) HandleCompletion(wc *verbs.WC) {
 // HandleOther handles a completion that is not a successful send. The opcode of a failed completion is
 // invalid, so the range of the ID distinguishes receives.
 func (it *Iface) HandleOther(wc *verbs.WC) {
-	if wc.ID >= ib.RecvID {
+	if wc.ID >= buffer.RecvID {
 		it.handleReceive(wc)
 		return
 	}
@@ -219,7 +221,7 @@ func (it *Iface) progressRare(n int) int {
 		n = 0
 	}
 	attn := it.Attn.Load()
-	if attn&ib.Raised != 0 {
+	if attn&wake.Raised != 0 {
 		n += it.handleEvents()
 	}
 	if it.Attn.Load()&attnDeferred != 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -43,7 +44,7 @@ func (it *Iface) handleReceive(wc *verbs.WC) {
 }
 
 // handleControl handles a control message of n bytes, or any message to an iface that is closing.
-func (it *Iface) handleControl(e *EP, imm rcwire.Imm, b *ib.RecvBuf, n int) {
+func (it *Iface) handleControl(e *EP, imm rcwire.Imm, b *buffer.RecvBuf, n int) {
 	switch {
 	case imm.IsDisconnect():
 		it.handleDisconnect(e)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -37,7 +37,7 @@ type script struct {
 // scriptDriver is the Driver of a script.
 type scriptDriver struct{ *script }
 
-func (d scriptDriver) Attach(*verbs.CQ, *verbs.SRQ) (CompQueue, ib.RecvPoster, error) {
+func (d scriptDriver) Attach(*verbs.CQ, *verbs.SRQ) (CompQueue, buffer.RecvPoster, error) {
 	return d, d, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -622,7 +622,7 @@ func TestAttr(t *testing.T) {
 		assert.Equal(t, uct.OpLimits{MaxShort: 128, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: 3, MaxHeader: min(seg, 256)}, a.AM)
 		assert.Equal(t, uct.OpLimits{MaxShort: 128, MaxBcopy: seg, MaxZcopy: msg, MaxIOV: 4}, a.Put)
 		assert.Equal(t, uct.OpLimits{MaxBcopy: seg, MaxZcopy: msg, MaxIOV: 4}, a.Get)
-		assert.Equal(t, ib.DeviceAddrLen, a.DeviceAddrLen)
+		assert.Equal(t, ibport.DeviceAddrLen, a.DeviceAddrLen)
 		assert.Equal(t, rcwire.EPAddrLen, a.EPAddrLen)
 		e := s.connected()
 		iov := s.pieces(5)

@@ -12,6 +12,9 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
+	"github.com/gucx/gucx/uct/ib/internal/wake"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -78,7 +81,7 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 		return err
 	}
 	undo.Add(func() error { md.Drop(); return nil })
-	if it.port, err = md.OpenPort(portNum, it.cfg.IB); err != nil {
+	if it.port, err = ibport.Open(md, portNum, it.cfg.IB); err != nil {
 		return err
 	}
 	it.eps.init()
@@ -101,7 +104,7 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 // openBuffers creates the pools and fills the receive queue.
 func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	md := it.md
-	var poster ib.RecvPoster
+	var poster buffer.RecvPoster
 	if it.cq, poster, err = it.driver.Attach(it.verbsCQ, it.srq); err != nil {
 		return err
 	}
@@ -109,15 +112,15 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	if it.watch = it.cq.Watch(); it.watch == nil {
 		it.watch = neverIdle()
 	}
-	if it.tx, err = md.NewPool(it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
+	if it.tx, err = buffer.NewPool(md, it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
 		return err
 	}
 	undo.Add(it.tx.Close)
-	if it.slots, err = md.NewPool(it.cfg.TxCQDepth+epSlots+1, slotLen); err != nil {
+	if it.slots, err = buffer.NewPool(md, it.cfg.TxCQDepth+epSlots+1, slotLen); err != nil {
 		return err
 	}
 	undo.Add(it.slots.Close)
-	it.rx, err = md.NewRecvQueue(poster, ib.RecvParams{
+	it.rx, err = buffer.NewRecvQueue(md, poster, buffer.RecvParams{
 		Count: it.cfg.RxDepth, Payload: int(it.cfg.SegSize),
 	})
 	if err != nil {
@@ -150,7 +153,7 @@ func limitToDevice(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
 
 // openQueues creates the queues that all EPs share.
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	if it.wake, err = it.md.OpenWake(&it.Attn, undo.Add); err != nil {
+	if it.wake, err = wake.Open(it.md.Context(), &it.Attn, undo.Add); err != nil {
 		return err
 	}
 	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo.Add); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
-	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -37,7 +37,7 @@ type conn struct {
 
 // peerKey identifies an iface.
 type peerKey struct {
-	dev ib.DeviceAddr
+	dev ibport.DeviceAddr
 	qpn uint32
 }
 

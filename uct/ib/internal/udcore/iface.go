@@ -17,7 +17,10 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
+	"github.com/gucx/gucx/uct/ib/internal/wake"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -25,9 +28,9 @@ import (
 type Iface struct {
 	comp    CompQueue
 	send    SendQueue
-	attn    atomic.Uint32 // ib.Raised
+	attn    atomic.Uint32 // wake.Raised
 	qp      *verbs.QP     // nil once destroyed
-	wake    *ib.Wake
+	wake    *wake.Source
 	acks    *conn            // conns that may have to send an acknowledgement, linked by nextAck
 	active  base.List[*conn] // conns that wait for their peer
 	urgent  *conn            // those of them that should not wait, linked by nextUrgent
@@ -50,14 +53,14 @@ type Iface struct {
 
 	arb        base.Arbiter
 	handlers   base.AMTable
-	pool       *ib.Pool // bounce buffers; packets[i] has buffer i
+	pool       *buffer.Pool // bounce buffers; packets[i] has buffer i
 	packets    []packet
 	unread     *packet // acknowledged packets that the device may not have read yet
 	unreadZops *zop    // the same for zops of closed EPs
 	zops       zopPool
 	flushes    flushPool
 	groups     base.FlushGroups
-	rx         *ib.RecvQueue
+	rx         *buffer.RecvQueue
 	conns      handle.Counted[*conn] // by the id in packets without salt; a peer may send any id
 	salt       uint32                // random bits of the ids, see newConn
 	peers      map[peerKey]*peer
@@ -70,7 +73,7 @@ type Iface struct {
 	self    uct.Iface     // the uct.Iface of the user: this, or the one that embeds it
 	cost    time.Duration // declared overhead of a post
 	md      *ib.MD
-	port    *ib.Port
+	port    *ibport.Port
 	cfg     Config
 	attr    uct.IfaceAttr
 	onError func(uct.EP, error)
@@ -119,7 +122,7 @@ func (it *Iface) fillAttr() {
 			MaxBcopy: payload, MaxZcopy: payload,
 			MaxIOV: min(it.cfg.TxMaxSGE-1, maxIOV), MaxHeader: min(maxHeader, payload),
 		},
-		DeviceAddrLen: ib.DeviceAddrLen,
+		DeviceAddrLen: ibport.DeviceAddrLen,
 		IfaceAddrLen:  dgram.IfaceAddrLen,
 	}
 	it.attr.Declare(it.port.Costs(it.cost))

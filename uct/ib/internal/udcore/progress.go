@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -30,7 +30,7 @@ func (it *Iface) Progress() int {
 	wcs := it.wc[:n]
 	for i := range wcs {
 		wc := &wcs[i]
-		if wc.ID&ib.RecvID != 0 {
+		if wc.ID&buffer.RecvID != 0 {
 			it.receive(wc)
 			continue
 		}

@@ -10,7 +10,10 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
+	"github.com/gucx/gucx/uct/ib/internal/wake"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -29,10 +32,10 @@ type CompQueue interface {
 
 // Driver returns the queues of an iface for a QP, which is in RTS and without posts, and its CQ.
 // Transports over this package differ only in their Driver.
-type Driver func(qp *verbs.QP, cq *verbs.CQ) (SendQueue, ib.RecvPoster, CompQueue, error)
+type Driver func(qp *verbs.QP, cq *verbs.CQ) (SendQueue, buffer.RecvPoster, CompQueue, error)
 
 // Verbs is the Driver that uses verbs for all queues.
-func Verbs(qp *verbs.QP, cq *verbs.CQ) (SendQueue, ib.RecvPoster, CompQueue, error) {
+func Verbs(qp *verbs.QP, cq *verbs.CQ) (SendQueue, buffer.RecvPoster, CompQueue, error) {
 	return qp, qp, cq, nil
 }
 
@@ -90,11 +93,11 @@ func (it *Iface) openOn(own Params) (err error) {
 		return err
 	}
 	undo.Add(func() error { md.Drop(); return nil })
-	if it.port, err = md.OpenPort(own.Port, it.cfg.IB); err != nil {
+	if it.port, err = ibport.Open(md, own.Port, it.cfg.IB); err != nil {
 		return err
 	}
 	it.mtu = it.port.Attr.ActiveMTU.Bytes()
-	if it.pool, err = md.NewPool(it.cfg.TxBuffers, it.mtu); err != nil {
+	if it.pool, err = buffer.NewPool(md, it.cfg.TxBuffers, it.mtu); err != nil {
 		return err
 	}
 	undo.Add(it.pool.Close)
@@ -114,11 +117,11 @@ func (it *Iface) openOn(own Params) (err error) {
 
 // openReceives opens the queues and fills the receive queue.
 func (it *Iface) openReceives(drive Driver, undo *cleanup.Stack) (err error) {
-	var poster ib.RecvPoster
+	var poster buffer.RecvPoster
 	if it.send, poster, it.comp, err = drive(it.qp, it.cq); err != nil {
 		return err
 	}
-	it.rx, err = it.md.NewRecvQueue(poster, ib.RecvParams{
+	it.rx, err = buffer.NewRecvQueue(it.md, poster, buffer.RecvParams{
 		Count: it.cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen,
 	})
 	if err != nil {
@@ -141,7 +144,7 @@ const (
 const queueKey = 0x67756378
 
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	if it.wake, err = it.md.OpenWake(&it.attn, undo.Add); err != nil {
+	if it.wake, err = wake.Open(it.md.Context(), &it.attn, undo.Add); err != nil {
 		return err
 	}
 	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo.Add); err != nil {

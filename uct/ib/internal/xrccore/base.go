@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -78,7 +79,7 @@ type driver struct {
 }
 
 // Attach implements rccore.Driver.
-func (d driver) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.RecvPoster, error) {
+func (d driver) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, buffer.RecvPoster, error) {
 	queue, poster, err := d.Driver.Attach(cq, srq)
 	if err == nil && d.it.node != nil {
 		queue = d.it.poster.Filter(queue, d.it.node)

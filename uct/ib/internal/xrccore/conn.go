@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -332,7 +332,7 @@ func (c *conn) toRTS(target uint32) error {
 		return err
 	}
 	return c.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTS, Timeout: ib.AckTimeoutCode(cfg.Timeout), RetryCnt: uint8(cfg.RetryCount),
+		State: verbs.QPStateRTS, Timeout: ibport.AckTimeoutCode(cfg.Timeout), RetryCnt: uint8(cfg.RetryCount),
 		RNRRetry: verbs.RNRForever, SQPSN: c.psn, MaxRDAtomic: 1,
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)

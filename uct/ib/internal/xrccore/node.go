@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -132,7 +133,7 @@ func (n *node) Filter(c *verbs.WC) bool {
 	switch {
 	case c.ID >= rccore.ExtensionID:
 		return true
-	case c.ID >= ib.RecvID:
+	case c.ID >= buffer.RecvID:
 		return n.routeMessage(c)
 	}
 	in := n.all.at(uint32(c.ID >> 32))

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -332,12 +332,12 @@ func TestCompletions_PollsBehindDropped(t *testing.T) {
 	gone := n.all.add(&initiator{})
 	n.all.remove(gone)
 	old := verbs.WC{ID: uint64(gone) << 32, Status: verbs.WCWRFlushErr}
-	recv := func(i uint64) verbs.WC { return verbs.WC{ID: ib.RecvID + i, Status: verbs.WCWRFlushErr} }
+	recv := func(i uint64) verbs.WC { return verbs.WC{ID: buffer.RecvID + i, Status: verbs.WCWRFlushErr} }
 	q := &completions{&batches{next: [][]verbs.WC{{old}, {old}, {recv(0), old}, {recv(1)}, {recv(2), recv(3)}}}, n}
 	wc := make([]verbs.WC, 2)
 	for i := range uint64(2) {
 		require.Equal(t, 2, q.Poll(wc))
-		assert.Equal(t, []uint64{ib.RecvID + 2*i, ib.RecvID + 2*i + 1}, []uint64{wc[0].ID, wc[1].ID})
+		assert.Equal(t, []uint64{buffer.RecvID + 2*i, buffer.RecvID + 2*i + 1}, []uint64{wc[0].ID, wc[1].ID})
 	}
 	assert.Zero(t, q.Poll(wc))
 }

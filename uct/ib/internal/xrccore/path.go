@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -30,7 +30,7 @@ type path struct {
 	peerInitiatorQPN uint32          // QPN of the peer's initiator
 	localAddr        rcwire.NodeAddr // without the fields that the EP sets
 	peerAddr         rcwire.NodeAddr
-	dev              ib.DeviceAddr
+	dev              ibport.DeviceAddr
 	early            []verbs.WC // completions of messages received before Connect
 
 	sourceDue     bool   // the source message must be sent
@@ -105,7 +105,7 @@ func (p *path) ParseAddr(b []byte) (rcwire.EPAddr, error) {
 }
 
 // Connect implements rccore.Link.
-func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+func (p *path) Connect(dev ibport.DeviceAddr, peer rcwire.EPAddr) error {
 	p.dev = dev
 	if p.peerInitiatorQPN == 0 {
 		p.peerInitiatorQPN = peer.QPN
@@ -122,7 +122,7 @@ func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 
 // connectTarget connects the offered target to the initiator of the peer. A peer in the own domain uses
 // another target.
-func (p *path) connectTarget(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+func (p *path) connectTarget(dev ibport.DeviceAddr, peer rcwire.EPAddr) error {
 	switch {
 	case p.sourceMoved:
 		return nil

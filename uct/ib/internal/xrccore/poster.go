@@ -3,7 +3,7 @@ package xrccore
 import (
 	"cmp"
 
-	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -19,8 +19,8 @@ type Poster interface {
 	CloseSend(q rccore.SendQueue)
 	// OpenRecv returns the poster of receives of an XRC SRQ. CloseRecv must be called when the SRQ
 	// is closed.
-	OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error)
-	CloseRecv(q ib.RecvPoster)
+	OpenRecv(srq *verbs.SRQ) (buffer.RecvPoster, error)
+	CloseRecv(q buffer.RecvPoster)
 	// Filter returns a completion queue that replaces q, which Driver.Attach returned. It passes to f
 	// each completion of these queues, and of the receive queue of the core if that is an XRC SRQ.
 	Filter(q rccore.CompQueue, f Filter) rccore.CompQueue
@@ -45,10 +45,10 @@ func (verbsPoster) ResetSend(rccore.SendQueue) {}
 func (verbsPoster) CloseSend(rccore.SendQueue) {}
 
 // OpenRecv implements Poster.
-func (verbsPoster) OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error) { return srq.Provider(), nil }
+func (verbsPoster) OpenRecv(srq *verbs.SRQ) (buffer.RecvPoster, error) { return srq.Provider(), nil }
 
 // CloseRecv implements Poster.
-func (verbsPoster) CloseRecv(ib.RecvPoster) {}
+func (verbsPoster) CloseRecv(buffer.RecvPoster) {}
 
 // Filter implements Poster.
 func (verbsPoster) Filter(q rccore.CompQueue, f Filter) rccore.CompQueue {

@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibport"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -21,7 +22,7 @@ type queueEP struct {
 	targets []*verbs.QP // by the index of the connection at the peer
 	domain  *domain     // for the queues and the targets of the peer; nil until needed
 	replies []message   // not yet sent
-	peer    ib.DeviceAddr
+	peer    ibport.DeviceAddr
 	mtu     verbs.MTU // MTU of the path: the minimum of both sides
 	closed  bool
 }
@@ -195,7 +196,7 @@ func (e *queueEP) connectTarget(t *verbs.QP, m message) error {
 		DestQPN:     m.qpn,
 		RQPSN:       m.psn,
 		MaxDestRD:   1,
-		MinRNRTimer: ib.RNRTimerCode(cfg.RNRTimeout),
+		MinRNRTimer: ibport.RNRTimerCode(cfg.RNRTimeout),
 	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
 		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -17,7 +18,7 @@ type recvQueue struct {
 	it       *queueSet
 	domain   *domain
 	srq      *verbs.SRQ
-	queue    ib.RecvPoster // of srq
+	queue    buffer.RecvPoster // of srq
 	number   uint32
 	index    uint32 // in it.queues
 	slots    []recvSlot

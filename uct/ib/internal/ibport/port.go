@@ -1,72 +1,46 @@
-package ib
+package ibport
 
 import (
 	"fmt"
 	"math/bits"
+	"strconv"
 	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
-
-// PathConfig says how packets leave a port, and how ifaces share the device. The zero value is
-// ready to use.
-type PathConfig struct {
-	GIDIndex     GIDIndex `env:"GID_INDEX" doc:"Entry of the GID table of the port to use as source. auto: the first RoCE v2 entry with an IPv4 address, else the first of RoCE v2, else the first of RoCE v1 with an IPv4 address, else the first of RoCE v1."`
-	SL           uint8    `env:"SL" doc:"InfiniBand service level, 0 to 15."`
-	TrafficClass uint8    `env:"TRAFFIC_CLASS" doc:"Traffic class of the global routing header, 0 to 255."`
-	// Endpoints says how ifaces share the device. EndpointsAuto is Dynamic, or Static for ifaces
-	// for which the context has no thread domain left.
-	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS is set. Dynamic: a UAR page per interface. 2xDynamic: two sets of queues, of which every other one is used. SharedDynamic: a UAR page for two interfaces. Static: the UAR pages of the context with locks. MPI-everywhere, MPI+threads: a memory domain has one interface of the transport; with MPI+threads the threads take turns. auto: Dynamic while the device has pages, then Static."`
-}
-
-// Validate checks the ranges.
-func (c *PathConfig) Validate() error {
-	if c.SL > 15 {
-		return fmt.Errorf("%w: SL %d not in [0, 15]", uct.ErrInvalidParam, c.SL)
-	}
-	if !c.Endpoints.Valid() {
-		return fmt.Errorf("%w: %v", uct.ErrInvalidParam, c.Endpoints)
-	}
-	return nil
-}
-
-// With returns c with endpoints e, unless e is EndpointsAuto.
-func (c PathConfig) With(e Endpoints) PathConfig {
-	if e != EndpointsAuto {
-		c.Endpoints = e
-	}
-	return c
-}
 
 // Port is the port of an iface.
 type Port struct {
 	Num  uint8
-	Name string // "softhca0:1"
+	Name string // in uct.Resource: "softhca0:1"
 	Attr verbs.PortAttr
 	Addr DeviceAddr
-	Path PathConfig
+	Path ib.PathConfig
 
 	ctx      *verbs.Context
 	gidIndex uint8  // index of Addr.GID
 	gidWhy   string // reason of the choice; "" if there was no choice
 }
 
-// OpenPort queries a port. ErrUnreachable if it is not active.
-func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
-	p := &Port{Num: num, Name: md.portName(num), Path: path, ctx: md.ctx}
+// Open queries a port of md. ErrUnreachable if it is not active.
+func Open(md *ib.MD, num uint8, path ib.PathConfig) (*Port, error) {
+	p := &Port{Num: num, Name: md.Attr().Name + ":" + strconv.Itoa(int(num)), Path: path, ctx: md.Context()}
+	opError := func(op string, err error) error {
+		return &ucs.OpError{TL: md.Attr().Component, Dev: p.Name, Op: op, Err: err}
+	}
 	var err error
-	if p.Attr, err = md.ctx.QueryPort(num); err != nil {
-		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query port", Err: err}
+	if p.Attr, err = p.ctx.QueryPort(num); err != nil {
+		return nil, opError("query port", err)
 	}
 	if p.Attr.State != verbs.PortActive {
-		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "open port",
-			Err: fmt.Errorf("%w: port is %s", uct.ErrUnreachable, portState(p.Attr.State))}
+		return nil, opError("open port", fmt.Errorf("%w: port is %s", uct.ErrUnreachable, portState(p.Attr.State)))
 	}
-	gid, why, err := md.openGID(num, path.GIDIndex, p.Attr.Ethernet)
+	gid, why, err := openGID(p.ctx, num, path.GIDIndex, p.Attr.Ethernet)
 	if err != nil {
-		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query gid", Err: err}
+		return nil, opError("query gid", err)
 	}
 	p.gidIndex, p.gidWhy = gid.Index, why
 	p.Addr = DeviceAddr{Ethernet: p.Attr.Ethernet, LID: p.Attr.LID, GID: gid.GID}

@@ -1,4 +1,4 @@
-package ib
+package ibport
 
 import (
 	"time"
@@ -18,6 +18,9 @@ func (p *Port) Measurer(attr *uct.IfaceAttr) uct.Measurer {
 }
 
 type measurer struct{ attr *uct.IfaceAttr }
+
+// farCall is the time of a put by the software HCA to memory that it does not map, with help of the peer and a flush.
+const farCall = 2500 * time.Nanosecond
 
 // getLatency is the time of a get of 8 bytes over the software HCA from memory that it maps: 180 to
 // 320 ns with a flush. The declared latency is that of an adapter, which sends a packet in each

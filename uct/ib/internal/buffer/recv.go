@@ -1,9 +1,10 @@
-package ib
+package buffer
 
 import (
 	"fmt"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -50,11 +51,11 @@ const RecvID = 1 << 63
 // maxRepost is the maximum number of receives that are posted together.
 const maxRepost = 16
 
-// NewRecvQueue makes the buffers and posts them to poster.
-func (md *MD) NewRecvQueue(poster RecvPoster, p RecvParams) (*RecvQueue, error) {
+// NewRecvQueue makes the buffers in md and posts them to poster.
+func NewRecvQueue(md *ib.MD, poster RecvPoster, p RecvParams) (*RecvQueue, error) {
 	q := &RecvQueue{poster: poster, prefix: p.Prefix}
 	start := alignLine(p.Prefix) - p.Prefix
-	pool, err := md.NewPool(p.Count, start+p.Prefix+p.Payload)
+	pool, err := NewPool(md, p.Count, start+p.Prefix+p.Payload)
 	if err != nil {
 		return nil, err
 	}

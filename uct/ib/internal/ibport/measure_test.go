@@ -1,4 +1,4 @@
-package ib
+package ibport
 
 import (
 	"testing"

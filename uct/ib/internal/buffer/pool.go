@@ -1,8 +1,9 @@
-package ib
+package buffer
 
 import (
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -15,22 +16,27 @@ func alignLine(n int) int { return (n + cacheLine - 1) &^ (cacheLine - 1) }
 // Pool is a fixed number of registered buffers of equal length. The owner of an iface owns it; its
 // methods do not allocate.
 type Pool struct {
-	mem    *Mem
+	mem    uct.Mem
+	buf    []byte // of mem
+	addr   uint64
+	lkey   uint32
 	stride int
 	length int
 	free   []uint32
 	inUse  []bool // by index; only with -tags invariants
 }
 
-// NewPool makes count buffers of n bytes, each on separate cache lines. Only the device may access
+// NewPool makes count buffers of n bytes in md, each on separate cache lines. Only the device may access
 // them; peers have no access.
-func (md *MD) NewPool(count, n int) (*Pool, error) {
+func NewPool(md *ib.MD, count, n int) (*Pool, error) {
 	p := &Pool{stride: alignLine(n), length: n, free: make([]uint32, count)}
-	mem, err := md.allocMem(count*p.stride, uct.AccessLocalWrite)
+	mem, err := md.Alloc(count*p.stride, uct.AccessLocalWrite)
 	if err != nil {
 		return nil, err
 	}
-	p.mem = mem
+	p.mem, p.buf, p.addr = mem, mem.Bytes(), mem.Addr()
+	whole, _ := mem.(*ib.Mem).SGE(p.buf)
+	p.lkey = whole.LKey
 	if invariants.Enabled {
 		p.inUse = make([]bool, count)
 	}
@@ -69,15 +75,15 @@ func (p *Pool) Free() int { return len(p.free) }
 // Bytes returns buffer i.
 func (p *Pool) Bytes(i uint32) []byte {
 	off := int(i) * p.stride
-	return p.mem.buf[off : off+p.length : off+p.length]
+	return p.buf[off : off+p.length : off+p.length]
 }
 
 // SGE returns an SGE for the bytes [off, off+n) of buffer i, which must be inside.
 func (p *Pool) SGE(i uint32, off, n int) verbs.SGE {
 	return verbs.SGE{
-		Addr:   p.mem.addr + uint64(int(i)*p.stride+off),
+		Addr:   p.addr + uint64(int(i)*p.stride+off),
 		Length: uint32(n),
-		LKey:   p.mem.lkey,
+		LKey:   p.lkey,
 	}
 }
 

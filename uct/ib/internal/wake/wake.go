@@ -1,4 +1,6 @@
-package ib
+// Package wake has the event source of an iface over verbs: completions, events of other goroutines and a timer behind
+// one descriptor.
+package wake
 
 import (
 	"encoding/binary"
@@ -13,34 +15,34 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Wake is the event source of an iface: one epoll descriptor over the completion channel, an
+// Source is the event source of an iface: one epoll descriptor over the completion channel, an
 // eventfd for events of other goroutines, and a timer. Any goroutine may call Raise until undo
 // closes the descriptors; only the owner of the iface may call the other methods.
-type Wake struct {
+type Source struct {
 	epoll, event, timer int
 	channel             *verbs.CompChannel
 	word                *atomic.Uint32
 	unread              int64 // number of calls of Lower minus the count that was read from the eventfd; above 0 while a Raise has not written yet
 }
 
-// Raised is the bit that Raise sets in the word of OpenWake.
+// Raised is the bit that Raise sets in the word of Open.
 const Raised = 1 << 31
 
-// OpenWake makes a completion channel and the other descriptors. It passes functions that close
+// Open makes a completion channel of ctx and the other descriptors. It passes functions that close
 // them to undo. Raise sets the bit Raised of word, so that Progress checks only one word of the
 // iface. The iface may use the other bits.
-func (md *MD) OpenWake(word *atomic.Uint32, undo func(step func() error)) (*Wake, error) {
-	channel, err := md.ctx.CreateCompChannel()
+func Open(ctx *verbs.Context, word *atomic.Uint32, undo func(step func() error)) (*Source, error) {
+	channel, err := ctx.CreateCompChannel()
 	if err != nil {
 		return nil, fmt.Errorf("create completion channel: %w", err)
 	}
 	undo(channel.Close)
-	w := &Wake{channel: channel, word: word}
+	w := &Source{channel: channel, word: word}
 	return w, w.open(undo)
 }
 
 // open makes the descriptors.
-func (w *Wake) open(undo func(step func() error)) (err error) {
+func (w *Source) open(undo func(step func() error)) (err error) {
 	open := func(fd *int, call string, f func() (int, error)) error {
 		n, err := f()
 		if err != nil {
@@ -71,19 +73,19 @@ func (w *Wake) open(undo func(step func() error)) (err error) {
 }
 
 // Channel returns the completion channel for the completion queue of Arm.
-func (w *Wake) Channel() *verbs.CompChannel { return w.channel }
+func (w *Source) Channel() *verbs.CompChannel { return w.channel }
 
 // FD returns the epoll descriptor. It is readable when there is work.
-func (w *Wake) FD() int { return w.epoll }
+func (w *Source) FD() int { return w.epoll }
 
 // Pending reports, without a system call, whether there is an armed completion event or an event of
 // another goroutine. It does not check the timer.
-func (w *Wake) Pending() bool { return w.raised() || w.channel.Pending() }
+func (w *Source) Pending() bool { return w.raised() || w.channel.Pending() }
 
-func (w *Wake) raised() bool { return w.word.Load()&Raised != 0 }
+func (w *Source) raised() bool { return w.word.Load()&Raised != 0 }
 
 // Raise sets Raised and wakes the sleeper. The caller must publish its event before.
-func (w *Wake) Raise() {
+func (w *Source) Raise() {
 	if w.word.Or(Raised)&Raised == 0 {
 		var one [8]byte
 		binary.NativeEndian.PutUint64(one[:], 1)
@@ -93,7 +95,7 @@ func (w *Wake) Raise() {
 }
 
 // Lower clears Raised. The caller must read the events after.
-func (w *Wake) Lower() {
+func (w *Source) Lower() {
 	if w.word.And(^uint32(Raised))&Raised != 0 {
 		w.unread++
 		w.read()
@@ -102,7 +104,7 @@ func (w *Wake) Lower() {
 
 // read reads the eventfd, because a readable descriptor would end every sleep. If a Raise has set
 // its bit and not written yet (EAGAIN), the next Arm reads it.
-func (w *Wake) read() {
+func (w *Source) read() {
 	if w.unread <= 0 {
 		return
 	}
@@ -120,7 +122,7 @@ type Armer interface {
 
 // Arm requests an event at the next completion of cq, and after d if d > 0. ErrBusy means that
 // there may be work already.
-func (w *Wake) Arm(cq Armer, d time.Duration) error {
+func (w *Source) Arm(cq Armer, d time.Duration) error {
 	w.read()
 	if w.raised() {
 		return uct.ErrBusy
@@ -139,7 +141,7 @@ func (w *Wake) Arm(cq Armer, d time.Duration) error {
 	return nil
 }
 
-func (w *Wake) setTimer(d time.Duration) error {
+func (w *Source) setTimer(d time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 0))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(w.timer, 0, &spec, nil))
 }
