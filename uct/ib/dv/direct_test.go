@@ -17,7 +17,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -54,7 +53,7 @@ func TestDirect_NoPostOrPollOfVerbs(t *testing.T) {
 }
 
 // otherProvider is another type of provider.
-type otherProvider struct{ *mlx5.Provider }
+type otherProvider struct{ verbs.Provider }
 
 func TestDirect_UnsupportedOnOtherProviders(t *testing.T) {
 	soft, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop})
@@ -64,7 +63,7 @@ func TestDirect_UnsupportedOnOtherProviders(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return otherProvider{ctx.Provider().(*mlx5.Provider)}, nil
+		return otherProvider{ctx.Provider()}, nil
 	})
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{other}, nil }
 	md, err := ib.New(list, RC(RCConfig{}), UD(UDConfig{}), rc.Transport(rc.Config{})).OpenMD("dev")

@@ -130,7 +130,7 @@ func (f *Faults) Device(dev *verbs.Device, cfg mlx5.Config) *verbs.Device {
 		if err != nil {
 			return nil, err
 		}
-		inner := ctx.Provider().(*mlx5.Provider).Hardware().(software)
+		inner := mlx5.HardwareOf(ctx).(software)
 		hw := &hardware{software: inner, f: f, close: ctx.Close}
 		f.count(kindDevice, 1, nil)
 		p, err := mlx5.NewProvider(hw, cfg)

@@ -33,7 +33,7 @@ type compChannel struct {
 }
 
 // CreateCompChannel implements verbs.Provider.
-func (p *Provider) CreateCompChannel() (verbs.CompChannelProvider, error) {
+func (p *provider) CreateCompChannel() (verbs.CompChannelProvider, error) {
 	if hw, ok := p.hw.(prm.EventHardware); ok {
 		return newKernelChannel(hw)
 	}

@@ -24,7 +24,7 @@ type compQueue struct {
 	mu        spinLock
 	overrun   atomic.Bool
 
-	prov    *Provider
+	prov    *provider
 	v       *verbs.CQ
 	cqn     uint32
 	uar     prm.UAR
@@ -34,7 +34,7 @@ type compQueue struct {
 }
 
 // CreateCQ implements verbs.Provider.
-func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
+func (p *provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
 	if attr.Depth < 1 || attr.Depth >= prm.MaxCQLen {
 		return nil, opError("create CQ", fmt.Errorf("depth %d, want 1 to %d: %w", attr.Depth, prm.MaxCQLen-1, ucs.ErrInvalidParam))
 	}

@@ -10,7 +10,7 @@ import (
 // What an object takes beside its queues: the structs of package verbs and of this
 // one. unsafe.Sizeof only, of constants at compile time.
 const (
-	contextLen = int64(unsafe.Sizeof(verbs.Context{}) + unsafe.Sizeof(Provider{}))
+	contextLen = int64(unsafe.Sizeof(verbs.Context{}) + unsafe.Sizeof(provider{}))
 	pdLen      = int64(unsafe.Sizeof(verbs.PD{}) + unsafe.Sizeof(protectionDomain{}))
 	mrLen      = int64(unsafe.Sizeof(verbs.MR{}) + unsafe.Sizeof(memoryRegion{}))
 	ahLen      = int64(unsafe.Sizeof(verbs.AH{}) + unsafe.Sizeof(addressHandle{}))

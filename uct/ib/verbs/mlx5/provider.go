@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// Provider implements verbs.Provider with mlx5 queues on a Hardware. Control
+// provider implements verbs.Provider with mlx5 queues on a Hardware. Control
 // methods may be called by any goroutine.
-type Provider struct {
+type provider struct {
 	hw     prm.Hardware
 	attr   verbs.DeviceAttr
 	cfg    Config
@@ -29,20 +29,20 @@ type Provider struct {
 }
 
 var (
-	_ verbs.Provider        = (*Provider)(nil)
-	_ verbs.TDAllocator     = (*Provider)(nil)
-	_ verbs.ResourceCounter = (*Provider)(nil)
-	_ verbs.GIDLister       = (*Provider)(nil)
+	_ verbs.Provider        = (*provider)(nil)
+	_ verbs.TDAllocator     = (*provider)(nil)
+	_ verbs.ResourceCounter = (*provider)(nil)
+	_ verbs.GIDLister       = (*provider)(nil)
 )
 
 // NewProvider makes a provider that owns hw: Close closes it. After an error hw is
 // the caller's again: ErrInvalidParam for a bad configuration, or the error of hw.
-func NewProvider(hw prm.Hardware, cfg Config) (*Provider, error) {
+func NewProvider(hw prm.Hardware, cfg Config) (verbs.Provider, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, opError("configure", err)
 	}
-	p := &Provider{hw: hw, cfg: cfg, pages: uarPages{alloc: hw.AllocUAR, free: hw.FreeUAR}}
+	p := &provider{hw: hw, cfg: cfg, pages: uarPages{alloc: hw.AllocUAR, free: hw.FreeUAR}}
 	if p.attr, err = hw.QueryDevice(); err != nil {
 		return nil, opError("query device", err)
 	}
@@ -55,22 +55,27 @@ func NewProvider(hw prm.Hardware, cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Hardware is what the provider drives.
-func (p *Provider) Hardware() prm.Hardware { return p.hw }
+// HardwareOf returns the hardware behind a device that NewProvider has made the provider of; nil for another device.
+func HardwareOf(dev *verbs.Context) prm.Hardware {
+	if p, ok := dev.Provider().(*provider); ok {
+		return p.hw
+	}
+	return nil
+}
 
 func opError(op string, err error) error {
 	return &ucs.OpError{TL: "mlx5", Op: op, Err: err}
 }
 
 // count changes the resource counters.
-func (p *Provider) count(change func(*verbs.Resources)) {
+func (p *provider) count(change func(*verbs.Resources)) {
 	p.mu.Lock()
 	change(&p.counts)
 	p.mu.Unlock()
 }
 
 // Resources implements verbs.ResourceCounter.
-func (p *Provider) Resources() verbs.Resources {
+func (p *provider) Resources() verbs.Resources {
 	r := p.counted()
 	if hw, ok := p.hw.(prm.Accountant); ok {
 		r.Bytes.Add(hw.Footprint())
@@ -79,7 +84,7 @@ func (p *Provider) Resources() verbs.Resources {
 }
 
 // counted is what the driver takes.
-func (p *Provider) counted() verbs.Resources {
+func (p *provider) counted() verbs.Resources {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.counts
@@ -91,18 +96,18 @@ func (p *Provider) counted() verbs.Resources {
 }
 
 // QueryDevice implements verbs.Provider.
-func (p *Provider) QueryDevice() verbs.DeviceAttr { return p.attr }
+func (p *provider) QueryDevice() verbs.DeviceAttr { return p.attr }
 
 // QueryPort implements verbs.Provider.
-func (p *Provider) QueryPort(port uint8) (verbs.PortAttr, error) { return p.hw.QueryPort(port) }
+func (p *provider) QueryPort(port uint8) (verbs.PortAttr, error) { return p.hw.QueryPort(port) }
 
 // QueryGID implements verbs.Provider.
-func (p *Provider) QueryGID(port uint8, index int) (verbs.GID, error) {
+func (p *provider) QueryGID(port uint8, index int) (verbs.GID, error) {
 	return p.hw.QueryGID(port, index)
 }
 
 // GIDs implements verbs.GIDLister.
-func (p *Provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
+func (p *provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	if l, ok := p.hw.(verbs.GIDLister); ok {
 		return l.GIDs(port)
 	}
@@ -110,14 +115,14 @@ func (p *Provider) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 }
 
 // AllocBuffer implements verbs.Provider.
-func (p *Provider) AllocBuffer(n int) (verbs.Buffer, error) { return p.hw.AllocBuffer(n) }
+func (p *provider) AllocBuffer(n int) (verbs.Buffer, error) { return p.hw.AllocBuffer(n) }
 
 // NextAsyncEvent implements verbs.Provider.
-func (p *Provider) NextAsyncEvent() (verbs.AsyncEvent, error) { return p.events.next() }
+func (p *provider) NextAsyncEvent() (verbs.AsyncEvent, error) { return p.events.next() }
 
 // Close implements verbs.Provider. ErrBusy while objects are open. After an error of the
 // hardware the provider can only be closed again; after success a second Close does nothing.
-func (p *Provider) Close() error {
+func (p *provider) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -140,7 +145,7 @@ func (p *Provider) Close() error {
 
 // protectionDomain is a PD.
 type protectionDomain struct {
-	prov *Provider
+	prov *provider
 	pdn  uint32
 }
 
@@ -148,7 +153,7 @@ type protectionDomain struct {
 func pdn(pd *verbs.PD) uint32 { return pd.Provider().(*protectionDomain).pdn }
 
 // AllocPD implements verbs.Provider.
-func (p *Provider) AllocPD(*verbs.PD) (io.Closer, error) {
+func (p *provider) AllocPD(*verbs.PD) (io.Closer, error) {
 	n, err := p.hw.AllocPD()
 	if err != nil {
 		return nil, opError("allocate PD", err)
@@ -168,12 +173,12 @@ func (d *protectionDomain) Close() error {
 
 // memoryRegion is an MR.
 type memoryRegion struct {
-	prov       *Provider
+	prov       *provider
 	lkey, rkey uint32
 }
 
 // RegMR implements verbs.Provider.
-func (p *Provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.MRProvider, error) {
+func (p *provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.MRProvider, error) {
 	m := &memoryRegion{prov: p}
 	var err error
 	if m.lkey, m.rkey, err = p.hw.RegMR(pdn(pd), buf, access); err != nil {
@@ -200,13 +205,13 @@ func (m *memoryRegion) Close(free verbs.Buffer) error {
 
 // addressHandle is an AH: an AV without its destination QP.
 type addressHandle struct {
-	prov   *Provider
+	prov   *provider
 	handle uint32
 	av     [prm.AVLen]byte
 }
 
 // CreateAH implements verbs.Provider.
-func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (io.Closer, error) {
+func (p *provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (io.Closer, error) {
 	handle, av, err := p.hw.CreateAH(pdn(pd), attr)
 	if err != nil {
 		return nil, opError("create AH", err)
@@ -226,14 +231,14 @@ func (a *addressHandle) Close() error {
 
 // threadDomain is a TD: a micro-UAR of its own.
 type threadDomain struct {
-	prov    *Provider
+	prov    *provider
 	uuar    *uuar
 	sharing int
 	guard   Guard // of the posts to its QPs
 }
 
 // AllocTD implements verbs.TDAllocator.
-func (p *Provider) AllocTD(attr verbs.TDInitAttr) (io.Closer, error) {
+func (p *provider) AllocTD(attr verbs.TDInitAttr) (io.Closer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u, err := p.tds.get(attr.Sharing)

@@ -16,7 +16,7 @@ type queuePair struct {
 	sq sendQueue // first: hot
 
 	rq     recvQueue
-	prov   *Provider
+	prov   *provider
 	v      *verbs.QP
 	qpn    uint32
 	uidx   uint32
@@ -28,7 +28,7 @@ type queuePair struct {
 }
 
 // CreateQP implements verbs.Provider.
-func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvider, _ verbs.QPCap, err error) {
+func (p *provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvider, _ verbs.QPCap, err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
@@ -66,7 +66,7 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 }
 
 // prepareQP collects the parents and computes the sizes.
-func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair, sq sqSize, rq rqSize, err error) {
+func (p *provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair, sq sqSize, rq rqSize, err error) {
 	if !p.makes(attr.Type) {
 		return nil, sq, rq, ucs.ErrUnsupported
 	}
@@ -91,7 +91,7 @@ func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair,
 }
 
 // makes reports whether QPs of the type are made here.
-func (p *Provider) makes(typ verbs.QPType) bool {
+func (p *provider) makes(typ verbs.QPType) bool {
 	switch typ {
 	case verbs.QPTypeRC, verbs.QPTypeUD:
 		return true
@@ -236,7 +236,7 @@ func (q *queuePair) cleanCQs() {
 func (q *queuePair) State() verbs.QPState { return q.prov.stateOf(q.qpn) }
 
 // stateOf is the state of a QP; ERR if it is no more.
-func (p *Provider) stateOf(qpn uint32) verbs.QPState {
+func (p *provider) stateOf(qpn uint32) verbs.QPState {
 	s, err := p.hw.QueryQP(qpn)
 	if err != nil {
 		return verbs.QPStateErr

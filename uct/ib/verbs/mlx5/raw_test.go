@@ -107,7 +107,7 @@ func TestRaw_SharedRegister(t *testing.T) {
 // foreign is a provider without mlx5 queues.
 type foreign struct {
 	verbs.Provider
-	inner *Provider
+	inner verbs.Provider
 }
 
 type strangeQP struct{ verbs.QPProvider }

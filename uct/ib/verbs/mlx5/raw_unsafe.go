@@ -107,7 +107,7 @@ type RawSRQ struct {
 // RawSupported returns ErrUnsupported, with the provider's name, for a device whose
 // queues are not mlx5's.
 func RawSupported(dev *verbs.Context) error {
-	if _, ok := dev.Provider().(*Provider); !ok {
+	if _, ok := dev.Provider().(*provider); !ok {
 		return notOurs("queues", dev.Provider())
 	}
 	return nil

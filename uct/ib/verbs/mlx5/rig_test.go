@@ -16,7 +16,7 @@ import (
 type rig struct {
 	t    testing.TB
 	hw   *fakeHW
-	prov *Provider
+	prov *provider
 	ctx  *verbs.Context
 	pd   *verbs.PD
 }
@@ -26,7 +26,7 @@ func newRig(t testing.TB, cfg Config) *rig {
 	r := &rig{t: t, hw: newFakeHW()}
 	dev := verbs.NewDevice("fake0", func() (verbs.Provider, error) {
 		p, err := NewProvider(r.hw, cfg)
-		r.prov = p
+		r.prov, _ = p.(*provider)
 		return p, err
 	})
 	var err error

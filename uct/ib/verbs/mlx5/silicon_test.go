@@ -31,15 +31,15 @@ func TestHardware_StoresOnly(t *testing.T) {
 	require.NoError(t, err)
 	ctx, err := verbs.NewDevice("silicon0", func() (verbs.Provider, error) { return p, nil }).Open()
 	require.NoError(t, err)
-	r := &rig{t: t, hw: hw, prov: p, ctx: ctx}
+	r := &rig{t: t, hw: hw, prov: p.(*provider), ctx: ctx}
 	r.pd, err = ctx.AllocPD()
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.pd.Close())
 		require.NoError(t, ctx.Close())
 	})
-	assert.Same(t, ctx.Provider(), verbs.Provider(p))
-	assert.Equal(t, prm.Hardware(silicon{Hardware: hw, fake: hw}), p.Hardware())
+	assert.Same(t, ctx.Provider(), p)
+	assert.Equal(t, prm.Hardware(silicon{Hardware: hw, fake: hw}), HardwareOf(ctx))
 
 	ch := r.channel()
 	cq := r.cq(verbs.CQInitAttr{Channel: ch, Depth: 5})

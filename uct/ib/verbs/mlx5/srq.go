@@ -13,7 +13,7 @@ import (
 
 // sharedRecv is a shared receive queue.
 type sharedRecv struct {
-	prov     *Provider
+	prov     *provider
 	v        *verbs.SRQ
 	handle   uint32           // names it to the hardware
 	srqn     uint32           // names it to peers; of a basic SRQ the same
@@ -32,7 +32,7 @@ type sharedRecv struct {
 }
 
 // CreateSRQ implements verbs.Provider.
-func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQProvider, err error) {
+func (p *provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQProvider, err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

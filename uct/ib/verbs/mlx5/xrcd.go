@@ -6,17 +6,17 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-var _ verbs.XRCProvider = (*Provider)(nil)
+var _ verbs.XRCProvider = (*provider)(nil)
 
 // xrcDomain is an XRC domain.
 type xrcDomain struct {
-	prov  *Provider
+	prov  *provider
 	hw    prm.XRCHardware
 	xrcdn uint32
 }
 
 // OpenXRCD implements verbs.XRCProvider.
-func (p *Provider) OpenXRCD(attr verbs.XRCDInitAttr) (verbs.XRCDProvider, error) {
+func (p *provider) OpenXRCD(attr verbs.XRCDInitAttr) (verbs.XRCDProvider, error) {
 	const op = "open XRC domain"
 	hw, ok := p.hw.(prm.XRCHardware)
 	if !ok {
@@ -65,7 +65,7 @@ func (d *xrcDomain) addTarget(v *verbs.QP, handle, qpn uint32) *targetQP {
 
 // countTarget counts what stands for a target, by n; the target itself with the first and the
 // last.
-func (p *Provider) countTarget(itself bool, n int) {
+func (p *provider) countTarget(itself bool, n int) {
 	p.count(func(r *verbs.Resources) {
 		if r.Bytes.QPs += int64(n) * targetLen; itself {
 			r.QPs += n
@@ -77,7 +77,7 @@ func (p *Provider) countTarget(itself bool, n int) {
 // targetQP stands for an XRC target, which has no queue: nothing is posted to it, and
 // what arrives over it completes as receives of SRQs.
 type targetQP struct {
-	prov   *Provider
+	prov   *provider
 	v      *verbs.QP
 	handle uint32 // for the device
 	qpn    uint32 // in the domain

@@ -57,7 +57,7 @@ func (k *Kernel) openFile() (_ *file, err error) {
 	if err != nil {
 		return nil, unix.EIO
 	}
-	f := &file{k: k, ctx: ctx, hw: ctx.Provider().(*mlx5.Provider).Hardware().(device), objects: map[uint32]*object{},
+	f := &file{k: k, ctx: ctx, hw: mlx5.HardwareOf(ctx).(device), objects: map[uint32]*object{},
 		channels: map[uint32]*pipe{}, mapped: map[*byte]prm.UAR{}}
 	f.hw.SetAsyncSink(f)
 	if k.cfg.Silicon {
