@@ -38,8 +38,8 @@ var addressChecks = []check{
 	},
 }
 
-func checkReachable(t T, p *Pair) {
-	for _, way := range [][2]*Side{{p.A, p.B}, {p.B, p.A}, {p.A, p.A}} {
+func checkReachable(t checkT, p *pair) {
+	for _, way := range [][2]*side{{p.A, p.B}, {p.B, p.A}, {p.A, p.A}} {
 		from, to := way[0], way[1]
 		self := from == to
 		device, iface := to.addresses(t)
@@ -85,7 +85,7 @@ func flipped(b []byte) [][]byte {
 	return out
 }
 
-func checkGarbageAddress(t T, p *Pair) {
+func checkGarbageAddress(t checkT, p *pair) {
 	a := p.A.Iface.Ext().Address
 	device, iface := p.B.addresses(t)
 	for _, bad := range damaged(device) {
@@ -112,7 +112,7 @@ func checkGarbageAddress(t T, p *Pair) {
 	}
 }
 
-func checkConnectGarbage(t T, p *Pair) {
+func checkConnectGarbage(t checkT, p *pair) {
 	device, iface := p.B.addresses(t)
 	if p.A.Iface.Attr().Caps.Has(uct.CapConnectIface) {
 		for _, bad := range damaged(device) {
@@ -142,7 +142,7 @@ func checkConnectGarbage(t T, p *Pair) {
 	assert.NoError(t, theirs.Close())
 }
 
-func (p *Pair) refusesEP(t T, params uct.EPParams) {
+func (p *pair) refusesEP(t checkT, params uct.EPParams) {
 	t.Helper()
 	if len(params.DeviceAddr) == 0 && len(params.IfaceAddr) == 0 {
 		return
@@ -153,7 +153,7 @@ func (p *Pair) refusesEP(t T, params uct.EPParams) {
 	}
 }
 
-func checkPostBeforeConnect(t T, p *Pair) {
+func checkPostBeforeConnect(t checkT, p *pair) {
 	if p.A.Iface.Attr().Caps.Has(uct.CapConnectIface) {
 		t.Skipf("endpoints connect to ifaces")
 	}
@@ -174,7 +174,7 @@ func checkPostBeforeConnect(t T, p *Pair) {
 	p.expect(t, in, "posted early", pattern(1, 64))
 }
 
-func checkConnectMany(t T, p *Pair) {
+func checkConnectMany(t checkT, p *pair) {
 	const count = 8
 	v := anyAM(p.A.Iface.Attr())
 	inA, inB := newInbox(t, p.A, 3), newInbox(t, p.B, 3)
@@ -197,7 +197,7 @@ func checkConnectMany(t T, p *Pair) {
 // fuzz target of the transport's own test.
 func FuzzAddress(f *testing.F, h Harness) {
 	r := &recorder{}
-	var p *Pair
+	var p *pair
 	r.isolate(func() { p = openPair(r, &h, Options{TxDepth: tinyTxDepth, RxDepth: tinyRxDepth}) })
 	if r.Failed() {
 		f.Fatal(r.result.Log)

@@ -34,7 +34,7 @@ var aliveChecks = []check{
 }
 
 // alive posts one Check; nil if it is complete.
-func (p *Pair) alive(t T, l *Link) *comp {
+func (p *pair) alive(t checkT, l *link) *comp {
 	t.Helper()
 	c := p.comp(1)
 	require.NoError(t, p.push(t, func() error {
@@ -49,7 +49,7 @@ func (p *Pair) alive(t T, l *Link) *comp {
 	return c
 }
 
-func checkAlive(t T, p *Pair) {
+func checkAlive(t checkT, p *pair) {
 	if p.AB.EP.Ops().Check == nil {
 		t.Skipf("the ep has no Check")
 	}
@@ -57,7 +57,7 @@ func checkAlive(t T, p *Pair) {
 		newInbox(t, p.B, 3)
 	}
 	fresh, _ := p.connect(t, p.A, p.B)
-	for _, l := range []*Link{fresh, p.AB} {
+	for _, l := range []*link{fresh, p.AB} {
 		for posts := range 3 {
 			for i := range posts {
 				require.NoError(t, p.push(t, func() error { return p.post(l, i) }))
@@ -71,7 +71,7 @@ func checkAlive(t T, p *Pair) {
 	}
 }
 
-func checkDevice(t T, p *Pair) {
+func checkDevice(t checkT, p *pair) {
 	l, _ := p.connect(t, p.A, p.B)
 	c := p.alive(t, l)
 	for w := p.h.patience(1); c.fired < c.expect; {
@@ -84,7 +84,7 @@ func checkDevice(t T, p *Pair) {
 	assert.Equal(t, ucs.StatusOK, c.Status)
 }
 
-func checkPeerChecked(t T, p *Pair) {
+func checkPeerChecked(t checkT, p *pair) {
 	f := p.startPeer(t)
 	if f.l.EP.Ops().Check == nil {
 		t.Skipf("the ep has no Check")
@@ -114,8 +114,8 @@ func checkPeerChecked(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkPeerIdle(t T, p *Pair) {
-	p.dieIdle(t, func(f *far, t T) {
+func checkPeerIdle(t checkT, p *pair) {
+	p.dieIdle(t, func(f *far, t checkT) {
 		p.eventually(t, "OnError was not called for an idle ep", func() bool { return p.failures(f.l) > 0 })
 		p.refuses(t, f.l, "to a dead peer")
 	})

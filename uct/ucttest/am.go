@@ -55,7 +55,7 @@ var amChecks = []check{
 }
 
 // expect waits for the messages and compares them.
-func (p *Pair) expect(t T, in *inbox, what string, want ...[]byte) {
+func (p *pair) expect(t checkT, in *inbox, what string, want ...[]byte) {
 	t.Helper()
 	p.until(t, what+": not all messages arrived", func() bool { return len(in.msgs) >= len(want) })
 	require.Len(t, in.msgs, len(want), "%s: number of messages", what)
@@ -79,7 +79,7 @@ func difference(a, b []byte) int {
 	return n
 }
 
-func checkAMSizes(t T, p *Pair) {
+func checkAMSizes(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	for _, v := range claimedAM(p.A.Iface.Attr()) {
 		for _, n := range v.sizes() {
@@ -93,7 +93,7 @@ func checkAMSizes(t T, p *Pair) {
 	assert.Empty(t, in.msgs, "messages that nobody sent")
 }
 
-func checkAMTooLong(t T, p *Pair) {
+func checkAMTooLong(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	a := p.A.Iface.Attr()
 	for _, v := range claimedAM(a) {
@@ -133,7 +133,7 @@ func shapes(total, maxIOV int) [][]int {
 	return out
 }
 
-func checkAMIOV(t T, p *Pair) {
+func checkAMIOV(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	a := p.A.Iface.Attr()
 	for _, header := range []int{0, 1, a.AM.MaxHeader} {
@@ -153,7 +153,7 @@ func checkAMIOV(t T, p *Pair) {
 	}
 }
 
-func (p *Pair) sendShape(t T, l *Link, hdr, body []byte, lens []int) error {
+func (p *pair) sendShape(t checkT, l *link, hdr, body []byte, lens []int) error {
 	return p.push(t, func() error {
 		return p.zcopy(l.From, body, lens, func(iov []uct.IOV, c *uct.Completion) (bool, error) {
 			return l.AM.AMZcopy(3, hdr, iov, c)
@@ -161,7 +161,7 @@ func (p *Pair) sendShape(t T, l *Link, hdr, body []byte, lens []int) error {
 	})
 }
 
-func checkPacker(t T, p *Pair) {
+func checkPacker(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	k := &bytesPacker{data: pattern(1, 32)}
 	refused := 0
@@ -184,7 +184,7 @@ func checkPacker(t T, p *Pair) {
 	assert.ErrorIs(t, err, uct.ErrInvalidParam)
 }
 
-func checkAMIDs(t T, p *Pair) {
+func checkAMIDs(t checkT, p *pair) {
 	v := anyAM(p.A.Iface.Attr())
 	boxes := make([]*inbox, uct.MaxAMID+1)
 	for id := range boxes {
@@ -215,8 +215,8 @@ func checkAMIDs(t T, p *Pair) {
 
 // echo answers every message with the next, until last.
 type echo struct {
-	p     *Pair
-	l     *Link
+	p     *pair
+	l     *link
 	v     amVariant
 	next  int
 	last  int
@@ -249,7 +249,7 @@ func (e *echo) post() {
 	}
 }
 
-func checkPostInHandler(t T, p *Pair) {
+func checkPostInHandler(t checkT, p *pair) {
 	const rounds = 200
 	v := anyAM(p.A.Iface.Attr())
 	b := &echo{p: p, l: p.BA, v: v, next: 0, last: rounds}
@@ -265,7 +265,7 @@ func checkPostInHandler(t T, p *Pair) {
 	p.settle()
 }
 
-func checkPostInCompletion(t T, p *Pair) {
+func checkPostInCompletion(t checkT, p *pair) {
 	const rounds = 100
 	in := newInbox(t, p.B, 3)
 	n := max(8, p.A.Iface.Attr().AM.MinZcopy)
@@ -310,9 +310,9 @@ func checkPostInCompletion(t T, p *Pair) {
 	p.A.staged.giveBack(buf)
 }
 
-func checkBothWays(t T, p *Pair) {
+func checkBothWays(t checkT, p *pair) {
 	const count = 500
-	links := []*Link{p.AB, p.BA}
+	links := []*link{p.AB, p.BA}
 	boxes := []*inbox{newInbox(t, p.B, 3), newInbox(t, p.A, 3)}
 	v := anyAM(p.A.Iface.Attr())
 	var sent [2]int

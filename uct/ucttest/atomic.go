@@ -90,7 +90,7 @@ func claimedAtomics(a *uct.IfaceAttr) []atomicVariant {
 }
 
 // post posts the operation once.
-func (v *atomicVariant) post(p *Pair, l *Link, raddr uint64, key uct.RKey, compare, value uint64, call *atomicCall) error {
+func (v *atomicVariant) post(p *pair, l *link, raddr uint64, key uct.RKey, compare, value uint64, call *atomicCall) error {
 	if !v.fetch {
 		call.done = true
 		return l.Atomics.AtomicPost(v.op, v.size, value, raddr, key)
@@ -106,7 +106,7 @@ func (v *atomicVariant) post(p *Pair, l *Link, raddr uint64, key uct.RKey, compa
 }
 
 // call makes the call of a fetching operation.
-func (v *atomicVariant) call(l *Link, raddr uint64, key uct.RKey, compare, value uint64, result *uint64, c *uct.Completion) (bool, error) {
+func (v *atomicVariant) call(l *link, raddr uint64, key uct.RKey, compare, value uint64, result *uint64, c *uct.Completion) (bool, error) {
 	if v.op == uct.AtomicCSwap {
 		return l.Atomics.AtomicCSwap(v.size, compare, value, result, raddr, key, c)
 	}
@@ -128,7 +128,7 @@ func setWord(b []byte, size int, x uint64) {
 	binary.NativeEndian.PutUint64(b, x)
 }
 
-func checkAtomicOps(t T, p *Pair) {
+func checkAtomicOps(t checkT, p *pair) {
 	operands := []uint64{0, 1, 0x80000000, 0xffffffff, 1 << 63, ^uint64(0), 0x0123456789abcdef}
 	for _, v := range claimedAtomics(p.A.Iface.Attr()) {
 		for i, old := range operands {
@@ -145,7 +145,7 @@ func checkAtomicOps(t T, p *Pair) {
 }
 
 // tryAtomic runs one operation on the word at off.
-func (p *Pair) tryAtomic(t T, v *atomicVariant, off int, old, compare, value uint64) {
+func (p *pair) tryAtomic(t checkT, v *atomicVariant, off int, old, compare, value uint64) {
 	t.Helper()
 	mem := p.B.Mem.Bytes()[:256]
 	scribble(mem)
@@ -167,7 +167,7 @@ func (p *Pair) tryAtomic(t T, v *atomicVariant, off int, old, compare, value uin
 	assert.True(t, untouched(mem[:off]) && untouched(mem[off+v.size:]), "%s touched a neighbour", v.name())
 }
 
-func checkAtomicUnsupported(t T, p *Pair) {
+func checkAtomicUnsupported(t checkT, p *pair) {
 	scribble(p.B.Mem.Bytes())
 	a := p.A.Iface.Attr()
 	for _, v := range allAtomics() {

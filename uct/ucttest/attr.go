@@ -43,8 +43,8 @@ var attrChecks = []check{
 	},
 }
 
-func checkAttrSane(t T, p *Pair) {
-	for _, s := range []*Side{p.A, p.B} {
+func checkAttrSane(t checkT, p *pair) {
+	for _, s := range []*side{p.A, p.B} {
 		a := s.Iface.Attr()
 		require.NotNil(t, a)
 		before := *a
@@ -77,7 +77,7 @@ func checkAttrSane(t T, p *Pair) {
 	}
 }
 
-func checkLimits(t T, class string, caps, short, bcopy, zcopy uct.Caps, l uct.OpLimits) {
+func checkLimits(t checkT, class string, caps, short, bcopy, zcopy uct.Caps, l uct.OpLimits) {
 	assert.Equal(t, caps.Has(short), l.MaxShort > 0, "%s: MaxShort %d", class, l.MaxShort)
 	assert.Equal(t, caps.Has(bcopy), l.MaxBcopy > 0, "%s: MaxBcopy %d", class, l.MaxBcopy)
 	assert.Equal(t, caps.Has(zcopy), l.MaxZcopy > 0, "%s: MaxZcopy %d", class, l.MaxZcopy)
@@ -91,7 +91,7 @@ func checkLimits(t T, class string, caps, short, bcopy, zcopy uct.Caps, l uct.Op
 	}
 }
 
-func checkAtomicAttr(t T, a *uct.IfaceAttr) {
+func checkAtomicAttr(t checkT, a *uct.IfaceAttr) {
 	m := a.Atomic
 	assert.Equal(t, a.Caps.Has(uct.CapAtomic32), m.Post32|m.Fetch32 != 0, "atomic32 and its operations")
 	assert.Equal(t, a.Caps.Has(uct.CapAtomic64), m.Post64|m.Fetch64 != 0, "atomic64 and its operations")
@@ -101,7 +101,7 @@ func checkAtomicAttr(t T, a *uct.IfaceAttr) {
 	assert.Zero(t, (m.Post32|m.Post64|m.Fetch32|m.Fetch64)&^known, "unknown operations")
 }
 
-func checkQueueAttr(t T, a *uct.IfaceAttr) {
+func checkQueueAttr(t checkT, a *uct.IfaceAttr) {
 	q := a.Queue
 	if !a.Caps.Has(uct.CapQueue) {
 		assert.Zero(t, q, "queues are not claimed")
@@ -115,7 +115,7 @@ func checkQueueAttr(t T, a *uct.IfaceAttr) {
 	assert.GreaterOrEqual(t, q.MaxRecvIOV, 2, "queue: a buffer and what takes the rest")
 }
 
-func checkAddrLens(t T, p *Pair, s *Side, a *uct.IfaceAttr) {
+func checkAddrLens(t checkT, p *pair, s *side, a *uct.IfaceAttr) {
 	if addr := s.Iface.Ext().Address; addr != nil {
 		assert.Len(t, addr.DeviceAddr(nil), a.DeviceAddrLen, "device address")
 		if a.Caps.Has(uct.CapConnectIface) {
@@ -127,8 +127,8 @@ func checkAddrLens(t T, p *Pair, s *Side, a *uct.IfaceAttr) {
 	}
 }
 
-func checkClasses(t T, p *Pair) {
-	for _, l := range []*Link{p.AB, p.BA} {
+func checkClasses(t checkT, p *pair) {
+	for _, l := range []*link{p.AB, p.BA} {
 		caps := l.From.Iface.Attr().Caps
 		ops := l.EP.Ops()
 		assert.Equal(t, caps&uct.CapAM != 0, ops.AM != nil, "AM and CapAM")
@@ -142,7 +142,7 @@ func checkClasses(t T, p *Pair) {
 		assert.False(t, caps&uct.CapGet == 0 && (ops.Map != nil || ops.Mapped != nil), "Map and Mapped without CapGet")
 		assert.Equal(t, *ops, *l.EP.Ops(), "Ops changed")
 	}
-	for _, s := range []*Side{p.A, p.B} {
+	for _, s := range []*side{p.A, p.B} {
 		ext := s.Iface.Ext()
 		assert.Equal(t, s.Iface.Attr().Caps.Has(uct.CapEventFD), ext.Wake != nil, "Wake and CapEventFD")
 		assert.False(t, ext.Pending != nil && ext.Wake == nil, "Pending without Wake")
@@ -154,8 +154,8 @@ func checkClasses(t T, p *Pair) {
 	}
 }
 
-func checkCosts(t T, p *Pair) {
-	for _, s := range []*Side{p.A, p.B} {
+func checkCosts(t checkT, p *pair) {
+	for _, s := range []*side{p.A, p.B} {
 		a := s.Iface.Attr()
 		for v := range uct.Variant(uct.NumVariants) {
 			c := a.Costs[v]
@@ -181,7 +181,7 @@ func checkCosts(t T, p *Pair) {
 }
 
 // checkMeasured: what is measured is of the variants that are claimed, and stays.
-func checkMeasured(t T, s *Side) {
+func checkMeasured(t checkT, s *side) {
 	t.Helper()
 	ext := s.Iface.Ext()
 	if ext.Measure == nil {
@@ -201,7 +201,7 @@ func checkMeasured(t T, s *Side) {
 	}
 }
 
-func checkCost(t T, what string, c uct.Cost) {
+func checkCost(t checkT, what string, c uct.Cost) {
 	t.Helper()
 	assert.Positive(t, c.Send, "%s: time of the sender", what)
 	assert.GreaterOrEqual(t, c.Recv, time.Duration(0), "%s: time of the target", what)
@@ -216,7 +216,7 @@ func checkCost(t T, what string, c uct.Cost) {
 }
 
 // checkVariants calls every variant of every implemented class.
-func checkVariants(t T, p *Pair) {
+func checkVariants(t checkT, p *pair) {
 	l, a := p.AB, p.A.Iface.Attr()
 	try := func(name string, cap uct.Caps, post func() error) {
 		t.Helper()
@@ -245,7 +245,7 @@ func checkVariants(t T, p *Pair) {
 	}
 }
 
-func checkOpenParams(t T, p *Pair) {
+func checkOpenParams(t checkT, p *pair) {
 	type foreign struct{}
 	for _, tc := range []struct {
 		name   string
@@ -270,7 +270,7 @@ func checkOpenParams(t T, p *Pair) {
 	}
 }
 
-func checkMDCloseInUse(t T, p *Pair) {
+func checkMDCloseInUse(t checkT, p *pair) {
 	assert.Error(t, p.A.MD.Close(), "an iface is open")
 	md, err := p.h.OpenMD()
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ var closeChecks = []check{
 
 // zcopies posts operations with completions on l until resources are short, and
 // returns their completions.
-func (p *Pair) zcopies(t T, l *Link) []*comp {
+func (p *pair) zcopies(t checkT, l *link) []*comp {
 	t.Helper()
 	var posts []func() error
 	a := l.From.Iface.Attr()
@@ -57,7 +57,7 @@ func (p *Pair) zcopies(t T, l *Link) []*comp {
 	return p.comps[before:]
 }
 
-func checkCloseInFlight(t T, p *Pair) {
+func checkCloseInFlight(t checkT, p *pair) {
 	if p.AB.AM != nil {
 		newInbox(t, p.B, 3)
 	}
@@ -95,7 +95,7 @@ func checkCloseInFlight(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkCloseFull(t T, p *Pair) {
+func checkCloseFull(t checkT, p *pair) {
 	if p.AB.AM != nil {
 		newInbox(t, p.B, 3)
 	}
@@ -112,7 +112,7 @@ func checkCloseFull(t T, p *Pair) {
 }
 
 // checkPeerCloses closes the iface C, to which A is connected.
-func checkPeerCloses(t T, p *Pair) {
+func checkPeerCloses(t checkT, p *pair) {
 	c := p.open(t, "C", p.B)
 	l, back := p.connect(t, p.A, c)
 	l.mayFail = true
@@ -145,7 +145,7 @@ func checkPeerCloses(t T, p *Pair) {
 }
 
 // oneFailure checks that OnError was called once for l, with the reason why, in one line.
-func (p *Pair) oneFailure(t T, l *Link, reasons ...error) {
+func (p *pair) oneFailure(t checkT, l *link, reasons ...error) {
 	t.Helper()
 	p.settle()
 	require.Equal(t, 1, p.failures(l), "calls of OnError")

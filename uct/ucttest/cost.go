@@ -28,7 +28,7 @@ var costChecks = []check{
 type loop struct {
 	name string
 	post func(*loop) (pending bool, err error)
-	l    *Link
+	l    *link
 	c    uct.Completion
 	open int // completions to come
 	data []byte
@@ -41,7 +41,7 @@ type loop struct {
 func (o *loop) Pack(dst []byte) int { return copy(dst, o.data) }
 
 // once posts and waits until the operation and its consequences are over.
-func (o *loop) once(p *Pair) {
+func (o *loop) once(p *pair) {
 	for {
 		o.c.Count, o.c.Status = 1, 0
 		pending, err := o.post(o)
@@ -66,7 +66,7 @@ func (o *loop) once(p *Pair) {
 }
 
 // loops are all claimed operations on l, those that have no completion first.
-func (p *Pair) loops(l *Link) []*loop {
+func (p *pair) loops(l *link) []*loop {
 	a := l.From.Iface.Attr()
 	var all []*loop
 	add := func(cap uct.Caps, name string, n int, post func(*loop) (bool, error)) {
@@ -119,7 +119,7 @@ type count struct{ n int }
 
 func (h *count) HandleAM([]byte, uct.Desc) bool { h.n++; return false }
 
-func checkAllocations(t T, p *Pair) {
+func checkAllocations(t checkT, p *pair) {
 	if raceEnabled {
 		t.Skipf("allocation counts differ under the race detector")
 	}
@@ -145,7 +145,7 @@ func checkAllocations(t T, p *Pair) {
 }
 
 // checkPendingAllocations queues a request whenever resources are short.
-func (p *Pair) checkPendingAllocations(t T) {
+func (p *pair) checkPendingAllocations(t checkT) {
 	t.Helper()
 	a := p.A.Iface.Attr()
 	if !a.Caps.Has(uct.CapPending) || a.Caps&(uct.CapAMShort|uct.CapAMBcopy|uct.CapPutShort|uct.CapPutBcopy) == 0 {
@@ -176,7 +176,7 @@ func (p *Pair) checkPendingAllocations(t T) {
 	assert.Zero(t, testenv.LeastAllocs(100, run), "pending requests: allocations per 64 posts")
 }
 
-func checkGoroutines(t T, p *Pair) {
+func checkGoroutines(t checkT, p *pair) {
 	if p.AB.AM != nil {
 		require.NoError(t, p.B.Iface.SetAMHandler(3, &count{}))
 	}

@@ -61,7 +61,7 @@ type inbox struct {
 	msgs [][]byte
 }
 
-func newInbox(t T, s *Side, id uint8) *inbox {
+func newInbox(t checkT, s *side, id uint8) *inbox {
 	in := &inbox{}
 	require.NoError(t, s.Iface.SetAMHandler(id, in))
 	return in
@@ -98,7 +98,7 @@ type stage struct {
 	lent int
 }
 
-func (g *stage) open(t T, p *Pair, s *Side) {
+func (g *stage) open(t checkT, p *pair, s *side) {
 	if s.MD.Attr().NeedMemH {
 		g.mem = p.memory(t, s, stageLen, uct.AccessLocalWrite)
 		g.buf = g.mem.Bytes()

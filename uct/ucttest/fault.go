@@ -49,7 +49,7 @@ type access struct {
 	align uint64
 	len   int
 	// post posts it; c is nil if the operation has no completion.
-	post func(p *Pair, l *Link, raddr uint64, key uct.RKey) (c *comp, err error)
+	post func(p *pair, l *link, raddr uint64, key uct.RKey) (c *comp, err error)
 }
 
 // accesses are all claimed operations, with 8 bytes or the least that they take.
@@ -57,7 +57,7 @@ func accesses(a *uct.IfaceAttr) []access {
 	var all []access
 	for _, v := range claimedPut(a) {
 		n := v.clamp(8)
-		all = append(all, access{"put " + v.name, uct.AccessRemoteWrite, 1, n, func(p *Pair, l *Link, raddr uint64, key uct.RKey) (*comp, error) {
+		all = append(all, access{"put " + v.name, uct.AccessRemoteWrite, 1, n, func(p *pair, l *link, raddr uint64, key uct.RKey) (*comp, error) {
 			before := len(p.comps)
 			err := v.put(p, l, raddr, key, pattern(1, n))
 			return p.since(before), err
@@ -65,14 +65,14 @@ func accesses(a *uct.IfaceAttr) []access {
 	}
 	for _, v := range claimedGet(a) {
 		n := v.clamp(8)
-		all = append(all, access{"get " + v.name, uct.AccessRemoteRead, 1, n, func(p *Pair, l *Link, raddr uint64, key uct.RKey) (*comp, error) {
+		all = append(all, access{"get " + v.name, uct.AccessRemoteRead, 1, n, func(p *pair, l *link, raddr uint64, key uct.RKey) (*comp, error) {
 			op := &getOp{n: n}
 			err := v.get(p, l, raddr, key, op)
 			return op.comp, err
 		}})
 	}
 	for _, v := range claimedAtomics(a) {
-		all = append(all, access{v.name(), uct.AccessRemoteAtomic, uint64(v.size), v.size, func(p *Pair, l *Link, raddr uint64, key uct.RKey) (*comp, error) {
+		all = append(all, access{v.name(), uct.AccessRemoteAtomic, uint64(v.size), v.size, func(p *pair, l *link, raddr uint64, key uct.RKey) (*comp, error) {
 			op := &atomicCall{}
 			err := v.post(p, l, raddr, key, 0, 1, op)
 			return op.comp, err
@@ -82,7 +82,7 @@ func accesses(a *uct.IfaceAttr) []access {
 }
 
 // since is the completion that was made after the first n, if any.
-func (p *Pair) since(n int) *comp {
+func (p *pair) since(n int) *comp {
 	if len(p.comps) > n {
 		return p.comps[n]
 	}
@@ -90,7 +90,7 @@ func (p *Pair) since(n int) *comp {
 }
 
 // denied posts x on an EP of its own, where it must be refused or fail the EP.
-func (p *Pair) denied(t T, what string, x *access, raddr uint64, key uct.RKey) {
+func (p *pair) denied(t checkT, what string, x *access, raddr uint64, key uct.RKey) {
 	t.Helper()
 	what = x.name + " " + what
 	l, back := p.connect(t, p.A, p.B)
@@ -119,7 +119,7 @@ func (p *Pair) denied(t T, what string, x *access, raddr uint64, key uct.RKey) {
 }
 
 // failures is the number of calls of OnError for l.
-func (p *Pair) failures(l *Link) int {
+func (p *pair) failures(l *link) int {
 	n := 0
 	for _, e := range l.From.Errors {
 		if e.EP == l.EP {
@@ -130,7 +130,7 @@ func (p *Pair) failures(l *Link) int {
 }
 
 // refuses checks that a failed EP takes no work.
-func (p *Pair) refuses(t T, l *Link, what string) {
+func (p *pair) refuses(t checkT, l *link, what string) {
 	t.Helper()
 	assert.ErrorIs(t, p.post(l, 0), uct.ErrEPFailed, "%s: a post after the failure", what)
 	_, err := l.EP.Flush(nil)
@@ -140,7 +140,7 @@ func (p *Pair) refuses(t T, l *Link, what string) {
 }
 
 // works checks that l still carries operations.
-func (p *Pair) works(t T, l *Link, what string) {
+func (p *pair) works(t checkT, l *link, what string) {
 	t.Helper()
 	if l.AM != nil {
 		in := newInbox(t, l.To, 8)
@@ -157,7 +157,7 @@ func (p *Pair) works(t T, l *Link, what string) {
 	}
 }
 
-func checkBounds(t T, p *Pair) {
+func checkBounds(t checkT, p *pair) {
 	mem := p.memory(t, p.B, 3*4096, uct.AccessAll)
 	scribble(p.B.Mem.Bytes())
 	scribble(mem.Bytes())
@@ -185,7 +185,7 @@ func checkBounds(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkBadKey(t T, p *Pair) {
+func checkBadKey(t checkT, p *pair) {
 	if p.A.MD.Attr().RKeyLen == 0 {
 		t.Skipf("memory needs no key")
 	}
@@ -199,7 +199,7 @@ func checkBadKey(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkStaleKey(t T, p *Pair) {
+func checkStaleKey(t checkT, p *pair) {
 	for _, x := range accesses(p.A.Iface.Attr()) {
 		mem := p.memory(t, p.B, 4096, uct.AccessAll)
 		key, raddr := p.unpack(t, p.A, mem), mem.Addr()
@@ -215,7 +215,7 @@ func checkStaleKey(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkRights(t T, p *Pair) {
+func checkRights(t checkT, p *pair) {
 	for _, x := range accesses(p.A.Iface.Attr()) {
 		rest := uct.AccessAll &^ x.need
 		mem := p.memory(t, p.B, 4096, rest)
@@ -226,7 +226,7 @@ func checkRights(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkMisaligned(t T, p *Pair) {
+func checkMisaligned(t checkT, p *pair) {
 	scribble(p.B.Mem.Bytes())
 	for _, v := range claimedAtomics(p.A.Iface.Attr()) {
 		for off := 1; off < v.size; off++ {
@@ -245,7 +245,7 @@ func checkMisaligned(t T, p *Pair) {
 	p.works(t, p.AB, "the same ep")
 }
 
-func checkFailedEP(t T, p *Pair) {
+func checkFailedEP(t checkT, p *pair) {
 	l, back := p.connect(t, p.A, p.B)
 	back.mayFail = true
 	if l.AM != nil {
@@ -283,7 +283,7 @@ func checkFailedEP(t T, p *Pair) {
 
 // queueBehind queues requests on l as far as it takes them; seen gets the results
 // of their posts that were not ErrNoResource.
-func (p *Pair) queueBehind(l *Link) (queued int, seen *[]error) {
+func (p *pair) queueBehind(l *link) (queued int, seen *[]error) {
 	seen = new([]error)
 	for i := range 4 {
 		r := &uct.PendingReq{}

@@ -39,7 +39,7 @@ type step struct {
 	reads bool
 	// post posts it. The words of its range become value, or are read into what it
 	// returns, which is complete when done is set.
-	post func(p *Pair, l *Link, value uint64) (*seen, error)
+	post func(p *pair, l *link, value uint64) (*seen, error)
 }
 
 // seen is what an operation has read.
@@ -71,21 +71,21 @@ func allWords(b []byte, value uint64) bool {
 func steps(a *uct.IfaceAttr) (all []step) {
 	for _, v := range claimedPut(a) {
 		for _, r := range v.ranges() {
-			all = append(all, step{name: r.of + " put " + v.name, post: func(p *Pair, l *Link, value uint64) (*seen, error) {
+			all = append(all, step{name: r.of + " put " + v.name, post: func(p *pair, l *link, value uint64) (*seen, error) {
 				return &seen{done: true}, v.put(p, l, l.Raddr+uint64(r.off), l.Key, words(value, r.n))
 			}})
 		}
 	}
 	for _, v := range claimedGet(a) {
 		for _, r := range v.ranges() {
-			all = append(all, step{name: r.of + " get " + v.name, reads: true, post: func(p *Pair, l *Link, _ uint64) (*seen, error) {
+			all = append(all, step{name: r.of + " get " + v.name, reads: true, post: func(p *pair, l *link, _ uint64) (*seen, error) {
 				return getSeen(p, l, &v, r)
 			}})
 		}
 	}
 	for _, v := range []atomicVariant{{uct.AtomicSwap, wordBytes, false}, {uct.AtomicSwap, wordBytes, true}} {
 		if v.in(&a.Atomic) {
-			all = append(all, step{name: v.name(), post: func(p *Pair, l *Link, value uint64) (*seen, error) {
+			all = append(all, step{name: v.name(), post: func(p *pair, l *link, value uint64) (*seen, error) {
 				return swapPlace(p, l, &v, value)
 			}})
 		}
@@ -112,7 +112,7 @@ func (v *opVariant) ranges() (out []span) {
 	return out
 }
 
-func getSeen(p *Pair, l *Link, v *getVariant, r span) (*seen, error) {
+func getSeen(p *pair, l *link, v *getVariant, r span) (*seen, error) {
 	s, op := &seen{}, &getOp{n: r.n}
 	err := v.get(p, l, l.Raddr+uint64(r.off), l.Key, op)
 	s.data, s.done = op.data, op.done
@@ -127,7 +127,7 @@ func getSeen(p *Pair, l *Link, v *getVariant, r span) (*seen, error) {
 }
 
 // swapPlace gives the first word of the place a value.
-func swapPlace(p *Pair, l *Link, v *atomicVariant, value uint64) (*seen, error) {
+func swapPlace(p *pair, l *link, v *atomicVariant, value uint64) (*seen, error) {
 	call := &atomicCall{}
 	err := v.post(p, l, l.Raddr+placeOff, l.Key, 0, value, call)
 	s := &seen{done: call.done}
@@ -138,21 +138,21 @@ func swapPlace(p *Pair, l *Link, v *atomicVariant, value uint64) (*seen, error) 
 }
 
 // fenced pushes a fence.
-func (p *Pair) fenced(t T, fence func() error) {
+func (p *pair) fenced(t checkT, fence func() error) {
 	t.Helper()
 	require.NoError(t, p.push(t, fence), "fence")
 }
 
 // row is one direction of a case of the matrix.
 type row struct {
-	l             *Link
+	l             *link
 	fence         func() error
 	first, second *step
 	before, after []*seen
 	last          uint64 // value that was posted last
 }
 
-func checkFenceMatrix(t T, p *Pair) {
+func checkFenceMatrix(t checkT, p *pair) {
 	all := steps(p.A.Iface.Attr())
 	value := uint64(1)
 	for i := range all {
@@ -170,7 +170,7 @@ func checkFenceMatrix(t T, p *Pair) {
 }
 
 // tryFence runs a case in all its rows and returns a value that is new.
-func (p *Pair) tryFence(t T, rows []*row, value uint64) uint64 {
+func (p *pair) tryFence(t checkT, rows []*row, value uint64) uint64 {
 	t.Helper()
 	start := value
 	for _, r := range rows {
@@ -193,7 +193,7 @@ func (p *Pair) tryFence(t T, rows []*row, value uint64) uint64 {
 
 // postBefore posts operations of the first kind until resources are short; at least
 // one.
-func (r *row) postBefore(t T, p *Pair, value uint64) uint64 {
+func (r *row) postBefore(t checkT, p *pair, value uint64) uint64 {
 	t.Helper()
 	for range backlog {
 		value++
@@ -212,7 +212,7 @@ func (r *row) postBefore(t T, p *Pair, value uint64) uint64 {
 }
 
 // pushStep posts an operation once there are resources.
-func (p *Pair) pushStep(t T, r *row, x *step, value uint64) (s *seen) {
+func (p *pair) pushStep(t checkT, r *row, x *step, value uint64) (s *seen) {
 	t.Helper()
 	require.NoError(t, p.push(t, func() (err error) {
 		s, err = x.post(p, r.l, value)
@@ -238,7 +238,7 @@ func ended(all []*seen) bool {
 }
 
 // check compares the place, and what was read before and after the fence.
-func (r *row) check(t T, start uint64) {
+func (r *row) check(t checkT, start uint64) {
 	t.Helper()
 	what := r.l.From.Name + ": " + r.first.name + ", fence, " + r.second.name
 	for _, s := range r.before {
@@ -254,7 +254,7 @@ func (r *row) check(t T, start uint64) {
 	require.Equal(t, r.last, binary.NativeEndian.Uint64(place), "%s: not the newest value", what)
 }
 
-func checkFenceMessage(t T, p *Pair) {
+func checkFenceMessage(t checkT, p *pair) {
 	if p.AB.AM == nil {
 		t.Skipf("no active messages")
 	}

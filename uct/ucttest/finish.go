@@ -16,7 +16,7 @@ type comp struct {
 
 // comp makes a completion of n operations. At the end of the check it must have
 // fired exactly once; a check whose operations were not pending sets expect to 0.
-func (p *Pair) comp(n int) *comp {
+func (p *pair) comp(n int) *comp {
 	c := &comp{expect: 1}
 	c.Count = n
 	c.Func = func(*uct.Completion) {
@@ -32,12 +32,12 @@ func (p *Pair) comp(n int) *comp {
 	return c
 }
 
-// complain reports a fault that was found where no T is at hand.
-func (p *Pair) complain(format string, args ...any) { p.t.Errorf(format, args...) }
+// complain reports a fault that was found where no checkT is at hand.
+func (p *pair) complain(format string, args ...any) { p.t.Errorf(format, args...) }
 
 // finish ends a check that got through: all EPs that work flush, nothing is left
 // waiting, no completion fires or is completed twice, and everything closes without complaint.
-func (p *Pair) finish(t T) {
+func (p *pair) finish(t checkT) {
 	t.Helper()
 	for _, l := range p.links {
 		p.drainLink(t, l)
@@ -60,7 +60,7 @@ func (p *Pair) finish(t T) {
 	}
 }
 
-func (p *Pair) drainLink(t T, l *Link) {
+func (p *pair) drainLink(t checkT, l *link) {
 	t.Helper()
 	if l.EP == nil {
 		return
@@ -78,7 +78,7 @@ func (p *Pair) drainLink(t T, l *Link) {
 }
 
 // flush waits for the remote completion of everything on l.
-func (p *Pair) flush(t T, l *Link) {
+func (p *pair) flush(t checkT, l *link) {
 	t.Helper()
 	p.until(t, l.From.Name+": flush", func() bool {
 		pending, err := l.EP.Flush(nil)
@@ -91,7 +91,7 @@ func (p *Pair) flush(t T, l *Link) {
 }
 
 // close closes whatever is open: EPs, ifaces, keys, memory, domains.
-func (p *Pair) close(t T) {
+func (p *pair) close(t checkT) {
 	t.Helper()
 	if p.shut {
 		return
@@ -118,7 +118,7 @@ func (p *Pair) close(t T) {
 	}
 }
 
-func (p *Pair) closeLink(t T, l *Link) {
+func (p *pair) closeLink(t checkT, l *link) {
 	t.Helper()
 	if l.EP == nil {
 		return

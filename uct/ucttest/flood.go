@@ -64,7 +64,7 @@ func floodKinds(a *uct.IfaceAttr) (out []floodKind) {
 // the goroutine that owns the iface of its link; others read what is atomic.
 type flood struct {
 	kind  *floodKind
-	l     *Link
+	l     *link
 	key   uct.RKey
 	raddr uint64
 	iov   []uct.IOV // local buffer: what is put, or read into
@@ -77,7 +77,7 @@ type flood struct {
 }
 
 // newFlood makes a flood from the memory of its link's side.
-func (p *Pair) newFlood(t T, k *floodKind, l *Link, raddr uint64, key uct.RKey) *flood {
+func (p *pair) newFlood(t checkT, k *floodKind, l *link, raddr uint64, key uct.RKey) *flood {
 	t.Helper()
 	mem := p.memory(t, l.From, k.n, uct.AccessLocalWrite)
 	buf := mem.Bytes()
@@ -132,7 +132,7 @@ type runner struct {
 
 // repeat runs step on a goroutine of its own until stop, at the latest until the check
 // ends.
-func repeat(t T, step func()) *runner {
+func repeat(t checkT, step func()) *runner {
 	r := &runner{ended: make(chan struct{})}
 	t.Cleanup(r.stop)
 	go func() {
@@ -151,7 +151,7 @@ func (r *runner) stop() {
 }
 
 // progress is a step that drives an iface.
-func (s *Side) progress() {
+func (s *side) progress() {
 	if s.Iface.Progress() == 0 {
 		runtime.Gosched()
 	}

@@ -33,8 +33,8 @@ var flushChecks = []check{
 	},
 }
 
-func checkFlushIdle(t T, p *Pair) {
-	for _, l := range []*Link{p.AB, p.BA} {
+func checkFlushIdle(t checkT, p *pair) {
+	for _, l := range []*link{p.AB, p.BA} {
 		c := &comp{}
 		c.Count = 1
 		c.Func = func(*uct.Completion) { t.Errorf("a flush that was not pending fired its completion") }
@@ -51,7 +51,7 @@ func checkFlushIdle(t T, p *Pair) {
 }
 
 // flushWith flushes by a completion and checks that it fires once.
-func (p *Pair) flushWith(t T, flush func(*uct.Completion) (bool, error), atFire func()) {
+func (p *pair) flushWith(t checkT, flush func(*uct.Completion) (bool, error), atFire func()) {
 	t.Helper()
 	c := p.comp(1)
 	c.onFire = atFire
@@ -69,7 +69,7 @@ func (p *Pair) flushWith(t T, flush func(*uct.Completion) (bool, error), atFire 
 	assert.Equal(t, ucs.StatusOK, c.Status)
 }
 
-func checkFlushPut(t T, p *Pair) {
+func checkFlushPut(t checkT, p *pair) {
 	target := p.B.Mem.Bytes()
 	for i, v := range claimedPut(p.A.Iface.Attr()) {
 		n := min(v.clamp(30000), regionLen)
@@ -90,7 +90,7 @@ func checkFlushPut(t T, p *Pair) {
 	}
 }
 
-func checkFlushAM(t T, p *Pair) {
+func checkFlushAM(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	v := anyAM(p.A.Iface.Attr())
 	const rounds, each = 20, 10
@@ -103,11 +103,11 @@ func checkFlushAM(t T, p *Pair) {
 	p.arrivals(t, in, rounds*each)
 }
 
-func checkFlushIface(t T, p *Pair) {
+func checkFlushIface(t checkT, p *pair) {
 	const links, slot = 4, 4096
 	v := claimedPut(p.A.Iface.Attr())[0]
 	n := min(v.clamp(64), slot)
-	var eps []*Link
+	var eps []*link
 	for range links {
 		l, _ := p.connect(t, p.A, p.B)
 		eps = append(eps, l)

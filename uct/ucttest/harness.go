@@ -77,8 +77,8 @@ type Options struct {
 	PeerDies bool
 }
 
-// T is the part of testing.TB that checks use.
-type T interface {
+// checkT is the part of testing.TB that checks use.
+type checkT interface {
 	Helper()
 	Logf(format string, args ...any)
 	Errorf(format string, args ...any)

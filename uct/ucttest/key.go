@@ -37,7 +37,7 @@ var keyChecks = []check{
 	},
 }
 
-func checkAlloc(t T, p *Pair) {
+func checkAlloc(t checkT, p *pair) {
 	alloc := p.A.MD.Ext().Alloc
 	if alloc == nil {
 		t.Skipf("the md does not allocate")
@@ -60,7 +60,7 @@ func checkAlloc(t T, p *Pair) {
 	}
 }
 
-func checkReg(t T, p *Pair) {
+func checkReg(t checkT, p *pair) {
 	reg := p.B.MD.Ext().Reg
 	if reg == nil {
 		t.Skipf("the md registers nothing")
@@ -87,7 +87,7 @@ func checkReg(t T, p *Pair) {
 	assert.Equal(t, pattern(1, 3), buf[:3])
 }
 
-func checkKeyRoundTrip(t T, p *Pair) {
+func checkKeyRoundTrip(t checkT, p *pair) {
 	prefix := []byte("prefix")
 	packed, err := p.B.Mem.PackRKey(prefix[:6:6])
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func checkKeyRoundTrip(t T, p *Pair) {
 	u.ReleaseRKey(key)
 }
 
-func checkKeyRelease(t T, p *Pair) {
+func checkKeyRelease(t checkT, p *pair) {
 	u := p.A.MD.Ext().Keys
 	if u == nil {
 		t.Skipf("memory needs no key")
@@ -140,7 +140,7 @@ func checkKeyRelease(t T, p *Pair) {
 	}
 }
 
-func checkKeyGarbage(t T, p *Pair) {
+func checkKeyGarbage(t checkT, p *pair) {
 	u := p.A.MD.Ext().Keys
 	if u == nil {
 		t.Skipf("memory needs no key")

@@ -39,7 +39,7 @@ const quickLen = 16 << 20
 
 // limits tries operations at their limits over memory that occupies little of the machine.
 type limits struct {
-	p      *Pair
+	p      *pair
 	local  uct.Mem // nil if zcopy works without
 	buf    []byte  // of the initiator, of the longest limit and a byte
 	target uct.Mem
@@ -49,7 +49,7 @@ type limits struct {
 }
 
 // newLimits maps memory for operations of up to most bytes, and one more.
-func newLimits(t T, p *Pair, most int) *limits {
+func newLimits(t checkT, p *pair, most int) *limits {
 	t.Helper()
 	x := &limits{p: p, buf: testenv.RepeatedMemory(t, most+1)}
 	if p.A.MD.Attr().NeedMemH {
@@ -61,7 +61,7 @@ func newLimits(t T, p *Pair, most int) *limits {
 }
 
 // register registers memory for as long as the check runs.
-func (p *Pair) register(t T, s *Side, buf []byte, access uct.Access) uct.Mem {
+func (p *pair) register(t checkT, s *side, buf []byte, access uct.Access) uct.Mem {
 	t.Helper()
 	reg := s.MD.Ext().Reg
 	if reg == nil || uint64(s.MD.Attr().MaxReg) < uint64(len(buf)) {
@@ -74,7 +74,7 @@ func (p *Pair) register(t T, s *Side, buf []byte, access uct.Access) uct.Mem {
 }
 
 // tries reports whether this run transfers n bytes.
-func (x *limits) tries(t T, what string, n int) bool {
+func (x *limits) tries(t checkT, what string, n int) bool {
 	switch {
 	case n <= quickLen || testenv.Sweep():
 		return true
@@ -108,7 +108,7 @@ type limitVariant struct {
 
 // run posts each claimed variant with its limit, and one more. before and after of a transfer of
 // n bytes prepare and check the memory.
-func (x *limits) run(t T, variants []limitVariant, before func(n int), after func(what string, n int)) {
+func (x *limits) run(t checkT, variants []limitVariant, before func(n int), after func(what string, n int)) {
 	t.Helper()
 	caps := x.p.A.Iface.Attr().Caps
 	for _, v := range variants {
@@ -131,7 +131,7 @@ func (x *limits) run(t T, variants []limitVariant, before func(n int), after fun
 }
 
 // transfer posts one operation of exactly the limit and waits for it.
-func (x *limits) transfer(t T, v *limitVariant) {
+func (x *limits) transfer(t checkT, v *limitVariant) {
 	t.Helper()
 	p := x.p
 	c := p.comp(1)
@@ -148,7 +148,7 @@ func (x *limits) transfer(t T, v *limitVariant) {
 	p.flush(t, p.AB)
 }
 
-func checkPutLimit(t T, p *Pair) {
+func checkPutLimit(t checkT, p *pair) {
 	l, m := p.AB, p.A.Iface.Attr().Put
 	x := newLimits(t, p, max(m.MaxZcopy, m.MaxShort, m.MaxBcopy))
 	x.tryOne = true
@@ -167,7 +167,7 @@ func checkPutLimit(t T, p *Pair) {
 	}, func(n int) { x.fill(n, x.buf, target) }, func(what string, n int) { x.compare(t, what, n, x.buf, target) })
 }
 
-func checkGetLimit(t T, p *Pair) {
+func checkGetLimit(t checkT, p *pair) {
 	l, m := p.AB, p.A.Iface.Attr().Get
 	x := newLimits(t, p, max(m.MaxZcopy, m.MaxShort, m.MaxBcopy))
 	target := x.target.Bytes()
@@ -196,7 +196,7 @@ func (x *limits) fill(n int, from, to []byte) {
 
 // compare checks what arrived: all of a chunk, whose bytes stand for all n, and nothing behind
 // what is shorter.
-func (x *limits) compare(t T, what string, n int, from, to []byte) {
+func (x *limits) compare(t checkT, what string, n int, from, to []byte) {
 	t.Helper()
 	k := min(n, testenv.RepeatLen)
 	assert.True(t, bytes.Equal(from[:k], to[:k]), "%s of %d bytes: wrong at %d", what, n, difference(from[:k], to[:k]))
@@ -205,7 +205,7 @@ func (x *limits) compare(t T, what string, n int, from, to []byte) {
 	}
 }
 
-func checkAMLimit(t T, p *Pair) {
+func checkAMLimit(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	m := p.A.Iface.Attr().AM
 	x := newLimits(t, p, m.MaxZcopy)
@@ -235,7 +235,7 @@ func checkAMLimit(t T, p *Pair) {
 	p.expect(t, in, "a message of the limit", msg[:m.MaxZcopy])
 }
 
-func checkQueueLimit(t T, p *Pair) {
+func checkQueueLimit(t checkT, p *pair) {
 	n := p.A.Iface.Attr().Queue.MaxMessage
 	x := newLimits(t, p, n)
 	q, err := p.BA.EP.Ops().Queues.NewQueue(1)

@@ -29,7 +29,7 @@ var mapChecks = []check{
 }
 
 // mapper returns the Mapper of the connected EP from A to B. It skips the check if the transport does not map the memory of B.
-func (p *Pair) mapper(t T) uct.Mapper {
+func (p *pair) mapper(t checkT) uct.Mapper {
 	t.Helper()
 	m := p.AB.EP.Ops().Map
 	if m == nil {
@@ -50,7 +50,7 @@ func (p *Pair) mapper(t T) uct.Mapper {
 	return m
 }
 
-func checkMap(t T, p *Pair) {
+func checkMap(t checkT, p *pair) {
 	m := p.mapper(t)
 	theirs := p.B.Mem.Bytes()
 	copy(theirs, pattern(1, regionLen))
@@ -73,7 +73,7 @@ func checkMap(t T, p *Pair) {
 	p.works(t, p.AB, "the same ep")
 }
 
-func checkMapRefused(t T, p *Pair) {
+func checkMapRefused(t checkT, p *pair) {
 	m := p.mapper(t)
 	for _, x := range p.unreadable(t, 64) {
 		mem, unmap, err := m.Map(x.raddr, 64, x.key)
@@ -84,7 +84,7 @@ func checkMapRefused(t T, p *Pair) {
 	p.works(t, p.AB, "the same ep")
 }
 
-func checkMapClosed(t T, p *Pair) {
+func checkMapClosed(t checkT, p *pair) {
 	p.mapper(t)
 	mem := p.memory(t, p.B, 3*4096, uct.AccessAll)
 	key := p.unpack(t, p.A, mem)

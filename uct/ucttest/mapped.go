@@ -22,7 +22,7 @@ type mappedAccess struct {
 	key   uct.RKey
 }
 
-func checkMapped(t T, p *Pair) {
+func checkMapped(t checkT, p *pair) {
 	m := p.AB.EP.Ops().Mapped
 	if m == nil {
 		t.Skipf("memory of peers is not mapped")
@@ -40,7 +40,7 @@ func checkMapped(t T, p *Pair) {
 }
 
 // readsMapped reads ranges of the region that B has allocated.
-func (p *Pair) readsMapped(t T, m uct.MappedGetter) {
+func (p *pair) readsMapped(t checkT, m uct.MappedGetter) {
 	t.Helper()
 	copy(p.B.Mem.Bytes(), pattern(1, regionLen))
 	for _, n := range []int{1, 8, 100, regionLen} {
@@ -53,7 +53,7 @@ func (p *Pair) readsMapped(t T, m uct.MappedGetter) {
 }
 
 // unreadable are ranges of n bytes that a get is refused.
-func (p *Pair) unreadable(t T, n int) []mappedAccess {
+func (p *pair) unreadable(t checkT, n int) []mappedAccess {
 	t.Helper()
 	end := p.AB.Raddr + regionLen
 	all := []mappedAccess{

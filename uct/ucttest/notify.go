@@ -59,7 +59,7 @@ func (b *wordBox) HandleNotify(word uint32) {
 }
 
 // notes has the words that come over l noted.
-func notes(l *Link) *wordBox {
+func notes(l *link) *wordBox {
 	b := &wordBox{}
 	l.EP.Ops().Notify.SetNotifyHandler(b)
 	return b
@@ -68,15 +68,15 @@ func notes(l *Link) *wordBox {
 // claimedNotify are the ways of a put with notification, each with a word.
 func claimedNotify(a *uct.IfaceAttr, word *uint32) []putVariant {
 	m := &a.Put
-	pieces := func(n int) func(*Pair, *Link, uint64, uct.RKey, []byte) error {
-		return func(p *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
+	pieces := func(n int) func(*pair, *link, uint64, uct.RKey, []byte) error {
+		return func(p *pair, l *link, raddr uint64, key uct.RKey, data []byte) error {
 			return p.zcopy(l.From, data, split(len(data), n), func(iov []uct.IOV, c *uct.Completion) (bool, error) {
 				return l.EP.Ops().Notify.NotifyZcopy(iov, raddr, key, *word, c)
 			})
 		}
 	}
 	return []putVariant{
-		{opVariant{"bcopy", uct.CapPutBcopy, 0, m.MaxBcopy}, func(_ *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
+		{opVariant{"bcopy", uct.CapPutBcopy, 0, m.MaxBcopy}, func(_ *pair, l *link, raddr uint64, key uct.RKey, data []byte) error {
 			buf := append([]byte{}, data...)
 			err := l.EP.Ops().Notify.NotifyBcopy(buf, raddr, key, *word)
 			scribble(buf)
@@ -87,7 +87,7 @@ func claimedNotify(a *uct.IfaceAttr, word *uint32) []putVariant {
 	}
 }
 
-func checkNotifySizes(t T, p *Pair) {
+func checkNotifySizes(t checkT, p *pair) {
 	target, word := p.B.Mem.Bytes(), uint32(0)
 	for _, v := range claimedNotify(p.A.Iface.Attr(), &word) {
 		for i, n := range v.rmaLens() {
@@ -111,7 +111,7 @@ func checkNotifySizes(t T, p *Pair) {
 // notifyRounds are more words than a queue here holds.
 const notifyRounds = 120
 
-func checkNotifyOrder(t T, p *Pair) {
+func checkNotifyOrder(t checkT, p *pair) {
 	word, sent := uint32(0), []uint32{}
 	ways, am := claimedNotify(p.A.Iface.Attr(), &word), anyAM(p.A.Iface.Attr())
 	box := notes(p.BA)
@@ -134,7 +134,7 @@ func checkNotifyOrder(t T, p *Pair) {
 	assert.Equal(t, sent, box.got)
 }
 
-func checkNotifyFence(t T, p *Pair) {
+func checkNotifyFence(t checkT, p *pair) {
 	word, box, place := uint32(0), notes(p.BA), p.B.Mem.Bytes()[placeOff:placeOff+wordBytes]
 	value, what := uint64(0), ""
 	box.look = func(uint32) {
@@ -156,7 +156,7 @@ func checkNotifyFence(t T, p *Pair) {
 	}
 }
 
-func checkNotifyRefused(t T, p *Pair) {
+func checkNotifyRefused(t checkT, p *pair) {
 	box, put, n := notes(p.BA), &p.A.Iface.Attr().Put, p.AB.EP.Ops().Notify
 	assert.Equal(t, uct.ErrTooLong, n.NotifyBcopy(make([]byte, put.MaxBcopy+1), p.AB.Raddr, p.AB.Key, 1))
 	c := p.comp(1)
@@ -173,7 +173,7 @@ func checkNotifyRefused(t T, p *Pair) {
 	assert.Equal(t, []uint32{4}, box.got)
 }
 
-func checkNotifyFailed(t T, p *Pair) {
+func checkNotifyFailed(t checkT, p *pair) {
 	mem := p.memory(t, p.B, 4096, uct.AccessAll)
 	key, beyond := p.unpack(t, p.A, mem), mem.Addr()+uint64(len(mem.Bytes()))
 	attr, word, messages := p.A.Iface.Attr(), uint32(1), 0
@@ -209,10 +209,10 @@ func checkNotifyFailed(t T, p *Pair) {
 	}
 }
 
-func checkNotifyUnhandled(t T, p *Pair) {
+func checkNotifyUnhandled(t checkT, p *pair) {
 	box := notes(p.BA)
 	p.BA.EP.Ops().Notify.SetNotifyHandler(nil)
-	notify := func(l *Link, word uint32) {
+	notify := func(l *link, word uint32) {
 		require.NoError(t, p.push(t, func() error { return l.EP.Ops().Notify.NotifyBcopy([]byte{1}, l.Raddr, l.Key, word) }))
 		p.flush(t, l)
 		p.settle()

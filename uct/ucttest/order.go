@@ -22,7 +22,7 @@ var orderChecks = []check{
 	},
 }
 
-func checkOrderVariants(t T, p *Pair) {
+func checkOrderVariants(t checkT, p *pair) {
 	const count = 400
 	in := newInbox(t, p.B, 3)
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -40,11 +40,11 @@ func checkOrderVariants(t T, p *Pair) {
 	p.expect(t, in, "mixed variants", want...)
 }
 
-func checkOrderEndpoints(t T, p *Pair) {
+func checkOrderEndpoints(t checkT, p *pair) {
 	const links, each = 3, 100
 	v := anyAM(p.A.Iface.Attr())
 	var boxes [links]*inbox
-	var eps [links]*Link
+	var eps [links]*link
 	for k := range links {
 		eps[k], _ = p.connect(t, p.A, p.B)
 		boxes[k] = newInbox(t, p.B, uint8(k))
@@ -106,7 +106,7 @@ func (k *keeper) release() {
 	k.data, k.descs = nil, nil
 }
 
-func checkKept(t T, p *Pair) {
+func checkKept(t checkT, p *pair) {
 	v := anyAM(p.A.Iface.Attr())
 	k := &keeper{limit: 2}
 	require.NoError(t, p.B.Iface.SetAMHandler(3, k))
@@ -126,7 +126,7 @@ func checkKept(t T, p *Pair) {
 	}
 }
 
-func checkAllKept(t T, p *Pair) {
+func checkAllKept(t checkT, p *pair) {
 	const count = 12 * tinyRxDepth
 	v := anyAM(p.A.Iface.Attr())
 	k := &keeper{}
@@ -160,7 +160,7 @@ func checkAllKept(t T, p *Pair) {
 }
 
 // check compares what is kept with the messages from number first-kept on.
-func (k *keeper) check(t T, first int) int {
+func (k *keeper) check(t checkT, first int) int {
 	t.Helper()
 	base := k.seen - len(k.data)
 	for i, data := range k.data {

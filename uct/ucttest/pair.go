@@ -11,8 +11,8 @@ import (
 // regionLen is the size in bytes of the memory that each side offers.
 const regionLen = 256 << 10
 
-// Side is one iface with its memory domain.
-type Side struct {
+// side is one iface with its memory domain.
+type side struct {
 	Name  string
 	MD    uct.MD
 	Iface uct.Iface
@@ -20,28 +20,28 @@ type Side struct {
 	// where the transport has neither put, get nor atomics.
 	Mem uct.Mem
 	// Errors are the calls of OnError.
-	Errors []EPError
+	Errors []epError
 
 	staged  stage               // registered buffers for zcopy operations of this side
 	onError func(uct.EP, error) // called too; may be nil
 	ownsMD  bool
 }
 
-// EPError is one call of OnError.
-type EPError struct {
+// epError is one call of OnError.
+type epError struct {
 	EP  uct.EP
 	Err error
 }
 
-// Link is an EP from one side to another, with its classes and with the key of
+// link is an EP from one side to another, with its classes and with the key of
 // the target's memory.
-type Link struct {
+type link struct {
 	EP       uct.EP
 	AM       uct.AMSender
 	Put      uct.Putter
 	Get      uct.Getter
 	Atomics  uct.Atomics
-	From, To *Side
+	From, To *side
 	Key      uct.RKey // of To.Mem
 	Raddr    uint64   // of To.Mem
 
@@ -49,16 +49,16 @@ type Link struct {
 	mayFail bool // it may have failed
 }
 
-// Pair is what a check works on: sides A and B connected both ways.
-type Pair struct {
-	A, B   *Side
-	AB, BA *Link
+// pair is what a check works on: sides A and B connected both ways.
+type pair struct {
+	A, B   *side
+	AB, BA *link
 
-	t     T
+	t     checkT
 	h     *Harness
 	opts  Options
-	sides []*Side
-	links []*Link
+	sides []*side
+	links []*link
 	mems  []uct.Mem
 	keys  []unpacked
 	comps []*comp
@@ -75,8 +75,8 @@ type unpacked struct {
 	key uct.RKey
 }
 
-func openPair(t T, h *Harness, o Options) *Pair {
-	p := &Pair{t: t, h: h, opts: o}
+func openPair(t checkT, h *Harness, o Options) *pair {
+	p := &pair{t: t, h: h, opts: o}
 	t.Cleanup(func() { p.close(t) })
 	p.A = p.open(t, "A", nil)
 	p.B = p.open(t, "B", p.A)
@@ -85,9 +85,9 @@ func openPair(t T, h *Harness, o Options) *Pair {
 }
 
 // open opens an iface; on the memory domain of near if the harness shares it.
-func (p *Pair) open(t T, name string, near *Side) *Side {
+func (p *pair) open(t checkT, name string, near *side) *side {
 	t.Helper()
-	s := &Side{Name: name}
+	s := &side{Name: name}
 	if near != nil && p.h.SharedMD {
 		s.MD = near.MD
 	} else {
@@ -106,7 +106,7 @@ func (p *Pair) open(t T, name string, near *Side) *Side {
 	return s
 }
 
-func (s *Side) params(t T, h *Harness, o Options) uct.IfaceParams {
+func (s *side) params(t checkT, h *Harness, o Options) uct.IfaceParams {
 	return uct.IfaceParams{
 		Transport: h.Transport, Device: s.device(t, h), Config: h.config(o),
 		OnError: s.failed,
@@ -114,14 +114,14 @@ func (s *Side) params(t T, h *Harness, o Options) uct.IfaceParams {
 }
 
 // failed is the OnError of the iface.
-func (s *Side) failed(ep uct.EP, err error) {
-	s.Errors = append(s.Errors, EPError{ep, err})
+func (s *side) failed(ep uct.EP, err error) {
+	s.Errors = append(s.Errors, epError{ep, err})
 	if s.onError != nil {
 		s.onError(ep, err)
 	}
 }
 
-func (s *Side) device(t T, h *Harness) string {
+func (s *side) device(t checkT, h *Harness) string {
 	if h.Device != "" {
 		return h.Device
 	}
@@ -138,7 +138,7 @@ func (s *Side) device(t T, h *Harness) string {
 
 // memory returns n bytes of s that transports can use: allocated if the MD
 // allocates, else registered, else plain.
-func (p *Pair) memory(t T, s *Side, n int, access uct.Access) uct.Mem {
+func (p *pair) memory(t checkT, s *side, n int, access uct.Access) uct.Mem {
 	t.Helper()
 	var mem uct.Mem
 	var err error
@@ -156,7 +156,7 @@ func (p *Pair) memory(t T, s *Side, n int, access uct.Access) uct.Mem {
 }
 
 // unpack gives from the key of mem.
-func (p *Pair) unpack(t T, from *Side, mem uct.Mem) uct.RKey {
+func (p *pair) unpack(t checkT, from *side, mem uct.Mem) uct.RKey {
 	t.Helper()
 	packed, err := mem.PackRKey(nil)
 	require.NoError(t, err, "pack rkey")
@@ -171,7 +171,7 @@ func (p *Pair) unpack(t T, from *Side, mem uct.Mem) uct.RKey {
 }
 
 // connect makes EPs from a to b and from b to a.
-func (p *Pair) connect(t T, a, b *Side) (ab, ba *Link) {
+func (p *pair) connect(t checkT, a, b *side) (ab, ba *link) {
 	t.Helper()
 	ab, ba = p.half(t, a, b), p.half(t, b, a)
 	if !a.Iface.Attr().Caps.Has(uct.CapConnectIface) {
@@ -182,7 +182,7 @@ func (p *Pair) connect(t T, a, b *Side) (ab, ba *Link) {
 }
 
 // half makes an EP from a, connected to b if the transport connects to ifaces.
-func (p *Pair) half(t T, from, to *Side) *Link {
+func (p *pair) half(t checkT, from, to *side) *link {
 	t.Helper()
 	var params uct.EPParams
 	if from.Iface.Attr().Caps.Has(uct.CapConnectIface) {
@@ -193,8 +193,8 @@ func (p *Pair) half(t T, from, to *Side) *Link {
 	return p.link(t, ep, from, to)
 }
 
-func (p *Pair) link(t T, ep uct.EP, from, to *Side) *Link {
-	l := &Link{EP: ep, From: from, To: to}
+func (p *pair) link(t checkT, ep uct.EP, from, to *side) *link {
+	l := &link{EP: ep, From: from, To: to}
 	ops := ep.Ops()
 	l.AM, l.Put, l.Get, l.Atomics = ops.AM, ops.Put, ops.Get, ops.Atomics
 	if to != nil && to.Mem != nil {
@@ -204,7 +204,7 @@ func (p *Pair) link(t T, ep uct.EP, from, to *Side) *Link {
 	return l
 }
 
-func (p *Pair) join(t T, l *Link, to *Side, peer uct.EP) {
+func (p *pair) join(t checkT, l *link, to *side, peer uct.EP) {
 	t.Helper()
 	mine := l.EP.Ops().Connect
 	require.NotNil(t, mine, "CapConnectEP without EPConnector")
@@ -213,7 +213,7 @@ func (p *Pair) join(t T, l *Link, to *Side, peer uct.EP) {
 }
 
 // addresses returns copies of the addresses of the side.
-func (s *Side) addresses(t T) (device, iface []byte) {
+func (s *side) addresses(t checkT) (device, iface []byte) {
 	t.Helper()
 	a := s.Iface.Ext().Address
 	require.NotNil(t, a, "%s: the iface has no addresses", s.Name)
@@ -225,7 +225,7 @@ func (s *Side) addresses(t T) (device, iface []byte) {
 }
 
 // round progresses every iface once and yields when all were idle.
-func (p *Pair) round() int {
+func (p *pair) round() int {
 	n := 0
 	for _, s := range p.sides {
 		if s.Iface != nil {
@@ -249,7 +249,7 @@ func (p *Pair) round() int {
 const idleRounds = 64
 
 // settle progresses until nothing has happened for a while.
-func (p *Pair) settle() {
+func (p *pair) settle() {
 	for idle := 0; idle < idleRounds; idle++ {
 		if p.round() > 0 {
 			idle = 0
@@ -258,18 +258,18 @@ func (p *Pair) settle() {
 }
 
 // until progresses until cond holds and fails the check when it never does.
-func (p *Pair) until(t T, what string, cond func() bool) {
+func (p *pair) until(t checkT, what string, cond func() bool) {
 	t.Helper()
 	p.within(t, p.h.patience(1), what, cond)
 }
 
 // eventually is until for what needs a timer or the kernel.
-func (p *Pair) eventually(t T, what string, cond func() bool) {
+func (p *pair) eventually(t checkT, what string, cond func() bool) {
 	t.Helper()
 	p.within(t, p.h.patience(timerBudget), what, cond)
 }
 
-func (p *Pair) within(t T, w patience, what string, cond func() bool) {
+func (p *pair) within(t checkT, w patience, what string, cond func() bool) {
 	t.Helper()
 	for !cond() {
 		if w.spent(p.round()) {
@@ -279,7 +279,7 @@ func (p *Pair) within(t T, w patience, what string, cond func() bool) {
 }
 
 // push repeats a post until it is not short of resources.
-func (p *Pair) push(t T, post func() error) error {
+func (p *pair) push(t checkT, post func() error) error {
 	t.Helper()
 	try := func() error {
 		p.posting = true

@@ -49,7 +49,7 @@ var pendingChecks = []check{
 const exhaustLimit = 1 << 14
 
 // post is a small operation on l that needs a resource: message i, or a put.
-func (p *Pair) post(l *Link, i int) error {
+func (p *pair) post(l *link, i int) error {
 	a := l.From.Iface.Attr()
 	if l.AM != nil {
 		return anyAM(a).send(p, l, 3, pattern(i, 64))
@@ -60,7 +60,7 @@ func (p *Pair) post(l *Link, i int) error {
 
 // exhaust posts on l until resources are short and returns the number of posts
 // that were taken. It skips the check where that does not happen.
-func (p *Pair) exhaust(t T, l *Link, from int) int {
+func (p *pair) exhaust(t checkT, l *link, from int) int {
 	t.Helper()
 	for i := range exhaustLimit {
 		err := p.post(l, from+i)
@@ -83,7 +83,7 @@ type waiting struct {
 
 // queue makes a request that posts message i on l and queues it. log records
 // each success.
-func (p *Pair) queue(t T, l *Link, i int, log func(*waiting)) *waiting {
+func (p *pair) queue(t checkT, l *link, i int, log func(*waiting)) *waiting {
 	t.Helper()
 	w := &waiting{i: i}
 	w.Func = func(*uct.PendingReq) error {
@@ -105,7 +105,7 @@ func (p *Pair) queue(t T, l *Link, i int, log func(*waiting)) *waiting {
 	return w
 }
 
-func checkPendingBusy(t T, p *Pair) {
+func checkPendingBusy(t checkT, p *pair) {
 	var r uct.PendingReq
 	r.Func = func(*uct.PendingReq) error { t.Errorf("a refused request was dispatched"); return nil }
 	assert.Equal(t, uct.ErrBusy, p.AB.EP.AddPending(&r))
@@ -120,7 +120,7 @@ func checkPendingBusy(t T, p *Pair) {
 }
 
 // arrivals checks that exactly the messages 0..n-1 arrived in order.
-func (p *Pair) arrivals(t T, in *inbox, n int) {
+func (p *pair) arrivals(t checkT, in *inbox, n int) {
 	t.Helper()
 	if in == nil {
 		return
@@ -133,7 +133,7 @@ func (p *Pair) arrivals(t T, in *inbox, n int) {
 	}
 }
 
-func (p *Pair) inbox(t T) *inbox {
+func (p *pair) inbox(t checkT) *inbox {
 	t.Helper()
 	if p.AB.AM == nil {
 		return nil
@@ -141,7 +141,7 @@ func (p *Pair) inbox(t T) *inbox {
 	return newInbox(t, p.B, 3)
 }
 
-func checkPendingFIFO(t T, p *Pair) {
+func checkPendingFIFO(t checkT, p *pair) {
 	const count = 20
 	in := p.inbox(t)
 	sent := p.exhaust(t, p.AB, 0)
@@ -168,7 +168,7 @@ func checkPendingFIFO(t T, p *Pair) {
 	p.arrivals(t, in, sent+count+1)
 }
 
-func checkPendingAgain(t T, p *Pair) {
+func checkPendingAgain(t checkT, p *pair) {
 	in := p.inbox(t)
 	sent := p.exhaust(t, p.AB, 0)
 	refuse, done := true, false
@@ -198,7 +198,7 @@ func checkPendingAgain(t T, p *Pair) {
 }
 
 // postUnseen posts something on l that no inbox sees.
-func (p *Pair) postUnseen(t T, l *Link) {
+func (p *pair) postUnseen(t checkT, l *link) {
 	t.Helper()
 	var err error
 	if l.AM != nil {
@@ -215,9 +215,9 @@ func (p *Pair) postUnseen(t T, l *Link) {
 // such as an acknowledgement that was lost.
 const fairTries = 3
 
-func checkPendingFair(t T, p *Pair) {
+func checkPendingFair(t checkT, p *pair) {
 	in := p.inbox(t)
-	var eps [fairLinks]*Link
+	var eps [fairLinks]*link
 	for k := range eps {
 		eps[k], _ = p.connect(t, p.A, p.B)
 	}
@@ -234,7 +234,7 @@ func checkPendingFair(t T, p *Pair) {
 const fairLinks = 4
 
 // tryFair has many requests on each EP and says which EP starved, if one did.
-func (p *Pair) tryFair(t T, eps *[fairLinks]*Link, in *inbox) string {
+func (p *pair) tryFair(t checkT, eps *[fairLinks]*link, in *inbox) string {
 	t.Helper()
 	const each = 128
 	var done, atFirstEnd [fairLinks]int
@@ -272,7 +272,7 @@ func (p *Pair) tryFair(t T, eps *[fairLinks]*Link, in *inbox) string {
 	return ""
 }
 
-func checkPendingRequeue(t T, p *Pair) {
+func checkPendingRequeue(t checkT, p *pair) {
 	const count = 50
 	in := p.inbox(t)
 	sent := p.exhaust(t, p.AB, 0)
@@ -298,7 +298,7 @@ func checkPendingRequeue(t T, p *Pair) {
 	p.arrivals(t, in, sent+count)
 }
 
-func checkPendingPurge(t T, p *Pair) {
+func checkPendingPurge(t checkT, p *pair) {
 	const count = 10
 	in := p.inbox(t)
 	sent := p.exhaust(t, p.AB, 0)

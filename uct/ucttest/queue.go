@@ -76,8 +76,8 @@ var queueChecks = []check{
 
 // queueEnd is a queue of a side, with the results of its receives.
 type queueEnd struct {
-	p    *Pair
-	s    *Side
+	p    *pair
+	s    *side
 	q    uct.Queue
 	sink []byte
 	got  []received
@@ -95,14 +95,14 @@ type received struct {
 const sinkLen = 64 << 10
 
 // newQueue makes a queue of s, for the peer of the first link from there.
-func (p *Pair) newQueue(t T, s *Side, depth int) *queueEnd {
+func (p *pair) newQueue(t checkT, s *side, depth int) *queueEnd {
 	t.Helper()
-	l := p.links[slices.IndexFunc(p.links, func(l *Link) bool { return l.From == s })]
+	l := p.links[slices.IndexFunc(p.links, func(l *link) bool { return l.From == s })]
 	return p.newQueueFor(t, l, depth)
 }
 
 // newQueueFor makes a queue for the peer of a link.
-func (p *Pair) newQueueFor(t T, l *Link, depth int) *queueEnd {
+func (p *pair) newQueueFor(t checkT, l *link, depth int) *queueEnd {
 	t.Helper()
 	s := l.From
 	q, err := l.EP.Ops().Queues.NewQueue(depth)
@@ -113,7 +113,7 @@ func (p *Pair) newQueueFor(t T, l *Link, depth int) *queueEnd {
 }
 
 // buffer takes n bytes of the side's memory for as long as the check runs.
-func (e *queueEnd) buffer(t T, n int) []byte {
+func (e *queueEnd) buffer(t checkT, n int) []byte {
 	t.Helper()
 	b := e.s.staged.take(n)
 	require.NotNil(t, b, "memory for %d bytes", n)
@@ -122,7 +122,7 @@ func (e *queueEnd) buffer(t T, n int) []byte {
 }
 
 // post posts a receive of n bytes, whose rest goes to the sink.
-func (e *queueEnd) post(t T, id, n int) {
+func (e *queueEnd) post(t checkT, id, n int) {
 	t.Helper()
 	buf := e.buffer(t, n)
 	r := &uct.QueueRecv{}
@@ -141,7 +141,7 @@ func (e *queueEnd) post(t T, id, n int) {
 }
 
 // await returns when n receives have ended.
-func (e *queueEnd) await(t T, n int) {
+func (e *queueEnd) await(t checkT, n int) {
 	t.Helper()
 	e.p.until(t, "receives of the queue", func() bool { return len(e.got) >= n })
 	require.Len(t, e.got, n)
@@ -156,7 +156,7 @@ type queueSend struct {
 }
 
 // attach takes a connection to the queue.
-func (p *Pair) attach(t T, l *Link, number uint32) uct.QueueConn {
+func (p *pair) attach(t checkT, l *link, number uint32) uct.QueueConn {
 	t.Helper()
 	var c uct.QueueConn
 	p.until(t, "no connection is free", func() bool {
@@ -172,7 +172,7 @@ func (p *Pair) attach(t T, l *Link, number uint32) uct.QueueConn {
 }
 
 // newSend prepares a send of data in pieces.
-func (p *Pair) newSend(t T, l *Link, data []byte, pieces int) *queueSend {
+func (p *pair) newSend(t checkT, l *link, data []byte, pieces int) *queueSend {
 	t.Helper()
 	s := &queueSend{comp: p.comp(1), data: data, buf: l.From.staged.take(len(data))}
 	require.NotNil(t, s.buf, "memory for %d bytes", len(data))
@@ -183,7 +183,7 @@ func (p *Pair) newSend(t T, l *Link, data []byte, pieces int) *queueSend {
 }
 
 // start posts the send, and reports whether the connection had room for it.
-func (p *Pair) start(t T, c uct.QueueConn, s *queueSend) bool {
+func (p *pair) start(t checkT, c uct.QueueConn, s *queueSend) bool {
 	t.Helper()
 	p.posting = true
 	pending, err := c.SendZcopy(s.iov, &s.Completion)
@@ -198,7 +198,7 @@ func (p *Pair) start(t T, c uct.QueueConn, s *queueSend) bool {
 
 // sendTo sends data to the queue of a connection. It posts no receives: the caller has posted
 // enough, or the connection has room.
-func (p *Pair) sendTo(t T, l *Link, c uct.QueueConn, data []byte, pieces int) *queueSend {
+func (p *pair) sendTo(t checkT, l *link, c uct.QueueConn, data []byte, pieces int) *queueSend {
 	t.Helper()
 	s := p.newSend(t, l, data, pieces)
 	p.until(t, "the connection stays full", func() bool { return p.start(t, c, s) })
@@ -206,19 +206,19 @@ func (p *Pair) sendTo(t T, l *Link, c uct.QueueConn, data []byte, pieces int) *q
 }
 
 // ended waits for a send.
-func (p *Pair) ended(t T, s *queueSend, want ucs.Status) {
+func (p *pair) ended(t checkT, s *queueSend, want ucs.Status) {
 	t.Helper()
 	p.until(t, "a send to a queue", func() bool { return s.fired > 0 })
 	assert.Equal(t, want, s.Status)
 }
 
 // detach gives a connection back.
-func (p *Pair) detach(t T, c uct.QueueConn) {
+func (p *pair) detach(t checkT, c uct.QueueConn) {
 	t.Helper()
 	require.NoError(t, c.Detach(), "detach")
 }
 
-func checkQueueSizes(t T, p *Pair) {
+func checkQueueSizes(t checkT, p *pair) {
 	a := p.A.Iface.Attr().Queue
 	e := p.newQueue(t, p.B, 4)
 	c := p.attach(t, p.AB, e.q.Number())
@@ -240,7 +240,7 @@ func checkQueueSizes(t T, p *Pair) {
 	assert.NoError(t, e.q.Close(), "close again")
 }
 
-func checkQueueOrder(t T, p *Pair) {
+func checkQueueOrder(t checkT, p *pair) {
 	const count, n = 40, 24
 	depth := min(8, p.B.Iface.Attr().Queue.MaxDepth)
 	e := p.newQueue(t, p.B, depth)
@@ -275,7 +275,7 @@ func checkQueueOrder(t T, p *Pair) {
 	assert.NoError(t, e.q.Close())
 }
 
-func checkQueueWaits(t T, p *Pair) {
+func checkQueueWaits(t checkT, p *pair) {
 	e := p.newQueue(t, p.B, 4)
 	c := p.attach(t, p.AB, e.q.Number())
 	one, two := p.sendTo(t, p.AB, c, pattern(1, 100), 1), p.sendTo(t, p.AB, c, pattern(2, 200), 1)
@@ -306,7 +306,7 @@ func checkQueueWaits(t T, p *Pair) {
 	assert.NoError(t, e.q.Close())
 }
 
-func checkQueueNumber(t T, p *Pair) {
+func checkQueueNumber(t checkT, p *pair) {
 	seen := map[uint32]bool{}
 	var all []*queueEnd
 	for range min(4, p.B.Iface.Attr().Queue.MaxQueues) {
@@ -337,12 +337,12 @@ func checkQueueNumber(t T, p *Pair) {
 	}
 }
 
-func checkQueueSenders(t T, p *Pair) {
+func checkQueueSenders(t checkT, p *pair) {
 	const count = 20
 	other, back := p.connect(t, p.A, p.B)
 	depth := min(count, p.B.Iface.Attr().Queue.MaxDepth)
 	ends := []*queueEnd{p.newQueueFor(t, p.BA, depth), p.newQueueFor(t, back, depth)}
-	links := []*Link{p.AB, other}
+	links := []*link{p.AB, other}
 	var conns []uct.QueueConn
 	for i, e := range ends {
 		conns = append(conns, p.attach(t, links[i], e.q.Number()))
@@ -371,7 +371,7 @@ func checkQueueSenders(t T, p *Pair) {
 	}
 }
 
-func checkQueueOtherPeer(t T, p *Pair) {
+func checkQueueOtherPeer(t checkT, p *pair) {
 	c := p.open(t, "C", p.A)
 	cb, bc := p.connect(t, c, p.B)
 	e := p.newQueueFor(t, p.BA, 2)
@@ -399,7 +399,7 @@ func checkQueueOtherPeer(t T, p *Pair) {
 	assert.NoError(t, e.q.Close())
 }
 
-func checkQueueClose(t T, p *Pair) {
+func checkQueueClose(t checkT, p *pair) {
 	e := p.newQueue(t, p.B, 4)
 	c := p.attach(t, p.AB, e.q.Number())
 	one, two := p.sendTo(t, p.AB, c, pattern(1, 16), 1), p.sendTo(t, p.AB, c, pattern(2, 16), 1)
@@ -423,7 +423,7 @@ func checkQueueClose(t T, p *Pair) {
 	p.closeLink(t, p.AB)
 }
 
-func checkQueueAllocations(t T, p *Pair) {
+func checkQueueAllocations(t checkT, p *pair) {
 	switch {
 	case testenv.RaceEnabled:
 		t.Skipf("the race detector allocates")

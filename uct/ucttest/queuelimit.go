@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-func checkQueueLimits(t T, p *Pair) {
+func checkQueueLimits(t checkT, p *pair) {
 	queues := p.BA.EP.Ops().Queues
 	for _, depth := range []int{-1, 0, p.A.Iface.Attr().Queue.MaxDepth + 1} {
 		_, err := queues.NewQueue(depth)
@@ -28,7 +28,7 @@ func checkQueueLimits(t T, p *Pair) {
 }
 
 // refusesReceives posts to a queue for two receives what it must refuse, and fills it.
-func (p *Pair) refusesReceives(t T, e *queueEnd) {
+func (p *pair) refusesReceives(t checkT, e *queueEnd) {
 	t.Helper()
 	mem := p.B.staged.mem
 	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { p.complain("a refused receive ended") }}
@@ -48,7 +48,7 @@ func (p *Pair) refusesReceives(t T, e *queueEnd) {
 }
 
 // refusesSends sends over a connection what it must refuse.
-func (p *Pair) refusesSends(t T, c uct.QueueConn) {
+func (p *pair) refusesSends(t checkT, c uct.QueueConn) {
 	t.Helper()
 	a := p.A.Iface.Attr().Queue
 	done := &uct.Completion{Count: 1, Func: func(*uct.Completion) { p.complain("a refused send ended") }}
@@ -71,7 +71,7 @@ func (p *Pair) refusesSends(t T, c uct.QueueConn) {
 }
 
 // checkFull fills a connection to a queue without receives.
-func (p *Pair) checkFull(t T, e *queueEnd, c uct.QueueConn) {
+func (p *pair) checkFull(t checkT, e *queueEnd, c uct.QueueConn) {
 	t.Helper()
 	const most = 1 << 14
 	buf := p.A.staged.take(1)
@@ -98,7 +98,7 @@ func (p *Pair) checkFull(t T, e *queueEnd, c uct.QueueConn) {
 }
 
 // checkMaxQueues makes as many queues as there can be, if that is few.
-func (p *Pair) checkMaxQueues(t T) {
+func (p *pair) checkMaxQueues(t checkT) {
 	t.Helper()
 	a := p.B.Iface.Attr().Queue
 	const few = 256

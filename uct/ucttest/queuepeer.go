@@ -41,7 +41,7 @@ func (s *server) queued() (count int, last []byte) {
 	return len(got), got[len(got)-1].data
 }
 
-func checkPeerQueue(t T, p *Pair) {
+func checkPeerQueue(t checkT, p *pair) {
 	f := p.startPeer(t)
 	const n = 20000
 	number := f.ask(t, request{Op: opQueue, Count: 6, Len: n}).Number
@@ -69,7 +69,7 @@ func checkPeerQueue(t T, p *Pair) {
 	f.leave(t)
 }
 
-func checkPeerQueueKilled(t T, p *Pair) {
+func checkPeerQueueKilled(t checkT, p *pair) {
 	for _, recalled := range []bool{false, true} {
 		f := p.startPeer(t)
 		f.l.failed = true

@@ -9,7 +9,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-func checkQueueAttach(t T, p *Pair) {
+func checkQueueAttach(t checkT, p *pair) {
 	conns := p.A.Iface.Attr().Queue.MaxConns
 	var queues []*queueEnd
 	var all []uct.QueueConn
@@ -43,7 +43,7 @@ func checkQueueAttach(t T, p *Pair) {
 }
 
 // recall takes back what a connection has under way, and waits for that.
-func (p *Pair) recall(t T, c uct.QueueConn) {
+func (p *pair) recall(t checkT, c uct.QueueConn) {
 	t.Helper()
 	done := p.comp(1)
 	pending, err := c.Recall(&done.Completion)
@@ -56,7 +56,7 @@ func (p *Pair) recall(t T, c uct.QueueConn) {
 	assert.Equal(t, ucs.StatusOK, done.Status)
 }
 
-func checkQueueRecall(t T, p *Pair) {
+func checkQueueRecall(t checkT, p *pair) {
 	e := p.newQueue(t, p.B, 8)
 	for round := range 3 {
 		e.got = nil
@@ -102,7 +102,7 @@ func checkQueueRecall(t T, p *Pair) {
 }
 
 // drainQueue fills the receives that wait, by a connection of its own.
-func (p *Pair) drainQueue(t T, e *queueEnd, n int) {
+func (p *pair) drainQueue(t checkT, e *queueEnd, n int) {
 	t.Helper()
 	if extra := len(e.got); extra+n < 4 {
 		n = 4 - extra
@@ -119,7 +119,7 @@ func (p *Pair) drainQueue(t T, e *queueEnd, n int) {
 
 // recallIdle recalls a connection on which nothing is under way, more often than there are
 // connections.
-func (p *Pair) recallIdle(t T, e *queueEnd) {
+func (p *pair) recallIdle(t checkT, e *queueEnd) {
 	t.Helper()
 	for range 20 {
 		p.recall(t, p.attach(t, p.AB, e.q.Number()))
@@ -132,7 +132,7 @@ func (p *Pair) recallIdle(t T, e *queueEnd) {
 	p.detach(t, c)
 }
 
-func checkQueueStop(t T, p *Pair) {
+func checkQueueStop(t checkT, p *pair) {
 	for round := range 3 {
 		e := p.newQueue(t, p.B, 8)
 		c := p.attach(t, p.AB, e.q.Number())

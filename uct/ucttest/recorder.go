@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// recorder is a T that remembers. Any goroutine may call it; after hang it takes
+// recorder is a checkT that remembers. Any goroutine may call it; after hang it takes
 // nothing any more.
 type recorder struct {
 	mu      sync.Mutex

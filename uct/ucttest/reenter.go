@@ -47,27 +47,27 @@ const ready = 4
 // answered is an operation that has a completion.
 type answered struct {
 	name string
-	post func(p *Pair, l *Link) error
+	post func(p *pair, l *link) error
 }
 
 // answeredOps are all of them.
 func answeredOps(a *uct.IfaceAttr) (all []answered) {
 	for _, v := range claimedAM(a) {
 		if v.cap == uct.CapAMZcopy {
-			all = append(all, answered{"am " + v.name, func(p *Pair, l *Link) error { return v.send(p, l, 3, pattern(1, v.clamp(64))) }})
+			all = append(all, answered{"am " + v.name, func(p *pair, l *link) error { return v.send(p, l, 3, pattern(1, v.clamp(64))) }})
 		}
 	}
 	for _, x := range accesses(a) {
-		all = append(all, answered{x.name, func(p *Pair, l *Link) error { _, err := x.post(p, l, l.Raddr, l.Key); return err }})
+		all = append(all, answered{x.name, func(p *pair, l *link) error { _, err := x.post(p, l, l.Raddr, l.Key); return err }})
 	}
 	return append(all,
-		answered{"flush", func(p *Pair, l *Link) error { return p.flushBehind(l, l.EP.Flush) }},
-		answered{"iface flush", func(p *Pair, l *Link) error { return p.flushBehind(l, l.From.Iface.Flush) }},
+		answered{"flush", func(p *pair, l *link) error { return p.flushBehind(l, l.EP.Flush) }},
+		answered{"iface flush", func(p *pair, l *link) error { return p.flushBehind(l, l.From.Iface.Flush) }},
 	)
 }
 
 // flushBehind posts something and flushes.
-func (p *Pair) flushBehind(l *Link, flush func(*uct.Completion) (bool, error)) error {
+func (p *pair) flushBehind(l *link, flush func(*uct.Completion) (bool, error)) error {
 	if err := p.post(l, 0); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (p *Pair) flushBehind(l *Link, flush func(*uct.Completion) (bool, error)) e
 }
 
 // postReady posts on l until resources are short, and returns the completions.
-func (p *Pair) postReady(t T, l *Link, op answered) []*comp {
+func (p *pair) postReady(t checkT, l *link, op answered) []*comp {
 	t.Helper()
 	before := len(p.comps)
 	for range ready {
@@ -121,13 +121,13 @@ func fired(comps []*comp) bool {
 }
 
 // answer lets side s do its part of what is under way, and nobody else.
-func (p *Pair) answer(s *Side) {
+func (p *pair) answer(s *side) {
 	for range idleRounds {
 		s.progress()
 	}
 }
 
-func checkCloseInCompletion(t T, p *Pair) {
+func checkCloseInCompletion(t checkT, p *pair) {
 	if p.AB.AM != nil {
 		newInbox(t, p.B, 3)
 	}
@@ -141,9 +141,9 @@ func checkCloseInCompletion(t T, p *Pair) {
 
 // tryCloseInCompletion has answers for two EPs ready; the first completion closes the
 // victims.
-func (p *Pair) tryCloseInCompletion(t T, op answered, victims []int) {
+func (p *pair) tryCloseInCompletion(t checkT, op answered, victims []int) {
 	t.Helper()
-	var links, backs [2]*Link
+	var links, backs [2]*link
 	var comps []*comp
 	for i := range links {
 		links[i], backs[i] = p.connect(t, p.A, p.B)
@@ -172,7 +172,7 @@ func (p *Pair) tryCloseInCompletion(t T, op answered, victims []int) {
 }
 
 // warm waits until EPs are connected.
-func (p *Pair) warm(t T, links []*Link) {
+func (p *pair) warm(t checkT, links []*link) {
 	t.Helper()
 	for _, l := range links {
 		require.NoError(t, p.push(t, func() error { return p.post(l, 0) }))
@@ -182,13 +182,13 @@ func (p *Pair) warm(t T, links []*Link) {
 
 // checkCloseInHandler has messages for A ready, the first of which closes EPs of A that
 // have answers ready.
-func checkCloseInHandler(t T, p *Pair) {
+func checkCloseInHandler(t checkT, p *pair) {
 	newInbox(t, p.B, 3)
 	v := anyAM(p.A.Iface.Attr())
 	for _, op := range answeredOps(p.A.Iface.Attr()) {
 		l, back := p.connect(t, p.A, p.B)
 		back.mayFail = true
-		p.warm(t, []*Link{l})
+		p.warm(t, []*link{l})
 		require.NoError(t, p.A.Iface.SetAMHandler(4, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
 			p.closeLink(t, l)
 			return false
@@ -208,7 +208,7 @@ func checkCloseInHandler(t T, p *Pair) {
 }
 
 // checkProgressInside has a handler of A call Progress.
-func checkProgressInside(t T, p *Pair) {
+func checkProgressInside(t checkT, p *pair) {
 	if !p.A.Iface.Ext().Guarded {
 		t.Skipf("the iface is not guarded")
 	}
@@ -227,12 +227,12 @@ func checkProgressInside(t T, p *Pair) {
 	p.works(t, p.AB, "the iface after that")
 }
 
-func checkCloseInPending(t T, p *Pair) {
+func checkCloseInPending(t checkT, p *pair) {
 	if p.AB.AM != nil {
 		newInbox(t, p.B, 3)
 	}
 	for victim := range 2 {
-		var links, backs [2]*Link
+		var links, backs [2]*link
 		for i := range links {
 			links[i], backs[i] = p.connect(t, p.A, p.B)
 			backs[i].mayFail = true
@@ -267,23 +267,23 @@ func checkCloseInPending(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkCloseInError(t T, p *Pair) {
+func checkCloseInError(t checkT, p *pair) {
 	if p.AB.AM != nil {
 		newInbox(t, p.B, 3)
 	}
 	v := claimedPut(p.A.Iface.Attr())[0]
-	var links [2]*Link
+	var links [2]*link
 	for i := range links {
-		var back *Link
+		var back *link
 		links[i], back = p.connect(t, p.A, p.B)
 		links[i].mayFail, back.mayFail = true, true
 	}
-	failures, fresh := 0, []*Link{}
+	failures, fresh := 0, []*link{}
 	p.A.onError = func(ep uct.EP, _ error) {
 		failures++
 		l, _ := p.connect(t, p.A, p.B)
 		fresh = append(fresh, l)
-		for _, x := range []*Link{p.AB, l} {
+		for _, x := range []*link{p.AB, l} {
 			if err := p.post(x, failures); err != uct.ErrNoResource {
 				require.NoError(t, err, "a post in OnError")
 			}
@@ -313,7 +313,7 @@ func checkCloseInError(t T, p *Pair) {
 }
 
 // checkOpenInHandler opens EPs in a handler and in a completion.
-func checkOpenInHandler(t T, p *Pair) {
+func checkOpenInHandler(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	open := func() {
 		_, l := p.connect(t, p.B, p.A) // the last one that was made

@@ -41,7 +41,7 @@ var peerChecks = []check{
 
 // checkRevokePeer closes memory that another process accesses, or is stopped in the
 // middle of an access to.
-func checkRevokePeer(t T, p *Pair) {
+func checkRevokePeer(t checkT, p *pair) {
 	kinds := floodKinds(p.A.Iface.Attr())
 	for i, c := range []struct{ registered, stop bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
 		p.tryRevokePeer(t, &kinds[i%len(kinds)], c.registered, c.stop)
@@ -49,7 +49,7 @@ func checkRevokePeer(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func (p *Pair) tryRevokePeer(t T, k *floodKind, reg, stop bool) {
+func (p *pair) tryRevokePeer(t checkT, k *floodKind, reg, stop bool) {
 	t.Helper()
 	const accepted, steps = 3, 200
 	f := p.startPeer(t)
@@ -87,7 +87,7 @@ func (p *Pair) tryRevokePeer(t T, k *floodKind, reg, stop bool) {
 
 // revoke closes memory that the peer accesses. If the peer stands still inside of
 // registered memory, the transport says so, and the peer goes on.
-func (f *far) revoke(t T, mem uct.Mem, reg bool) {
+func (f *far) revoke(t checkT, mem uct.Mem, reg bool) {
 	t.Helper()
 	err := mem.Close()
 	if inUse := new(ucs.InUseError); reg && errors.As(err, &inUse) {
@@ -100,7 +100,7 @@ func (f *far) revoke(t T, mem uct.Mem, reg bool) {
 }
 
 // flooded asks until cond holds of the answer, which it returns.
-func (f *far) flooded(t T, cond func(*reply) bool) (m reply) {
+func (f *far) flooded(t checkT, cond func(*reply) bool) (m reply) {
 	t.Helper()
 	f.p.eventually(t, "the peer stands still", func() bool {
 		m = f.ask(t, request{Op: opFlooded})
@@ -112,12 +112,12 @@ func (f *far) flooded(t T, cond func(*reply) bool) (m reply) {
 // far is a peer and the EP to it.
 type far struct {
 	*Peer
-	p *Pair
-	l *Link // Key and Raddr are of the peer's memory
+	p *pair
+	l *link // Key and Raddr are of the peer's memory
 }
 
 // startPeer starts a peer and connects A to it.
-func (p *Pair) startPeer(t T) *far {
+func (p *pair) startPeer(t checkT) *far {
 	t.Helper()
 	if p.h.StartPeer == nil {
 		t.Skipf("the harness starts no peer: what is claimed of peers elsewhere, and of their death, is not tried")
@@ -146,7 +146,7 @@ func (p *Pair) startPeer(t T) *far {
 }
 
 // bind unpacks the key of the peer's memory.
-func (f *far) bind(t T, hello *reply) {
+func (f *far) bind(t checkT, hello *reply) {
 	t.Helper()
 	f.l.Raddr = hello.Raddr
 	u := f.p.A.MD.Ext().Keys
@@ -160,7 +160,7 @@ func (f *far) bind(t T, hello *reply) {
 }
 
 // ask sends a request and progresses until the answer is there.
-func (f *far) ask(t T, r request) reply {
+func (f *far) ask(t checkT, r request) reply {
 	t.Helper()
 	require.NoError(t, f.enc.Encode(r), r.Op)
 	var m reply
@@ -180,7 +180,7 @@ func (f *far) ask(t T, r request) reply {
 	return m
 }
 
-func checkPeerExchange(t T, p *Pair) {
+func checkPeerExchange(t checkT, p *pair) {
 	f := p.startPeer(t)
 	const count, n = 100, 64
 	if f.l.AM != nil {
@@ -215,7 +215,7 @@ func checkPeerExchange(t T, p *Pair) {
 }
 
 // atomics tries each operation on the peer's memory.
-func (f *far) atomics(t T) {
+func (f *far) atomics(t checkT) {
 	t.Helper()
 	for _, v := range claimedAtomics(f.p.A.Iface.Attr()) {
 		var old [8]byte
@@ -231,13 +231,13 @@ func (f *far) atomics(t T) {
 }
 
 // leave closes the EP and ends the peer, which must be content.
-func (f *far) leave(t T) {
+func (f *far) leave(t checkT) {
 	t.Helper()
 	f.p.closeLink(t, f.l)
 	assert.NoError(t, f.Close(), "the peer")
 }
 
-func checkPeerStopped(t T, p *Pair) {
+func checkPeerStopped(t checkT, p *pair) {
 	if !p.h.OneSided {
 		t.Skipf("the harness does not claim it")
 	}
@@ -278,7 +278,7 @@ func checkPeerStopped(t T, p *Pair) {
 	f.leave(t)
 }
 
-func checkPeerKilled(t T, p *Pair) {
+func checkPeerKilled(t checkT, p *pair) {
 	f := p.startPeer(t)
 	f.l.failed = true
 	if f.l.AM != nil { // something in flight that needs the peer
@@ -325,11 +325,11 @@ func checkPeerKilled(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkPeerKilledIdle(t T, p *Pair) { p.dieIdle(t, (*far).dead) }
+func checkPeerKilledIdle(t checkT, p *pair) { p.dieIdle(t, (*far).dead) }
 
 // dieIdle kills a peer that was used, and to which nothing is under way, and looks at what
 // is left when notice has seen its death.
-func (p *Pair) dieIdle(t T, notice func(*far, T)) {
+func (p *pair) dieIdle(t checkT, notice func(*far, checkT)) {
 	t.Helper()
 	f := p.startPeer(t)
 	f.l.failed = true
@@ -350,7 +350,7 @@ func (p *Pair) dieIdle(t T, notice func(*far, T)) {
 var died = []error{ucs.ErrConnReset, ucs.ErrTimedOut, ucs.ErrUnreachable}
 
 // postFar is a small operation on the peer.
-func (p *Pair) postFar(f *far, i int) error {
+func (p *pair) postFar(f *far, i int) error {
 	if f.l.AM != nil {
 		return anyAM(p.A.Iface.Attr()).send(p, f.l, peerAMID, pattern(i, 64))
 	}
@@ -358,7 +358,7 @@ func (p *Pair) postFar(f *far, i int) error {
 }
 
 // dead posts to a killed peer until the EP refuses.
-func (f *far) dead(t T) {
+func (f *far) dead(t checkT) {
 	t.Helper()
 	var err error
 	f.p.eventually(t, "the death of the peer is not noticed", func() bool {

@@ -41,7 +41,7 @@ func revokeRounds() int { return testenv.Rounds(2, 10) }
 
 // closeMem closes memory that peers may be in the middle of an access to. While they
 // are the transport may say so, each time after ucs.RevokeLimit.
-func closeMem(t T, mem uct.Mem) {
+func closeMem(t checkT, mem uct.Mem) {
 	t.Helper()
 	const tries = 30
 	var err error
@@ -55,9 +55,9 @@ func closeMem(t T, mem uct.Mem) {
 }
 
 // region makes memory of s that is to be revoked, by one of the ways there are.
-type region func(t T, p *Pair, s *Side) uct.Mem
+type region func(t checkT, p *pair, s *side) uct.Mem
 
-func registered(t T, p *Pair, s *Side) uct.Mem {
+func registered(t checkT, p *pair, s *side) uct.Mem {
 	t.Helper()
 	reg := s.MD.Ext().Reg
 	if reg == nil {
@@ -69,7 +69,7 @@ func registered(t T, p *Pair, s *Side) uct.Mem {
 	return mem
 }
 
-func allocated(t T, p *Pair, s *Side) uct.Mem {
+func allocated(t checkT, p *pair, s *side) uct.Mem {
 	t.Helper()
 	alloc := s.MD.Ext().Alloc
 	if alloc == nil {
@@ -81,7 +81,7 @@ func allocated(t T, p *Pair, s *Side) uct.Mem {
 	return mem
 }
 
-func checkRevokeRegistered(t T, p *Pair) {
+func checkRevokeRegistered(t checkT, p *pair) {
 	p.eachFlood(t, func(k *floodKind, round int) {
 		v := p.flooded(t, k, p.B, registered)
 		v.closeUnder(t, round)
@@ -90,7 +90,7 @@ func checkRevokeRegistered(t T, p *Pair) {
 	})
 }
 
-func checkRevokeAllocated(t T, p *Pair) {
+func checkRevokeAllocated(t checkT, p *pair) {
 	p.eachFlood(t, func(k *floodKind, round int) {
 		v := p.flooded(t, k, p.B, allocated)
 		v.closeUnder(t, round)
@@ -102,7 +102,7 @@ func checkRevokeAllocated(t T, p *Pair) {
 }
 
 // eachFlood runs f for each kind of operation, a few times.
-func (p *Pair) eachFlood(t T, f func(k *floodKind, round int)) {
+func (p *pair) eachFlood(t checkT, f func(k *floodKind, round int)) {
 	t.Helper()
 	for _, k := range floodKinds(p.A.Iface.Attr()) {
 		for round := range revokeRounds() {
@@ -114,8 +114,8 @@ func (p *Pair) eachFlood(t T, f func(k *floodKind, round int)) {
 
 // victim is memory that side B, or another, closes while A accesses it.
 type victim struct {
-	p     *Pair
-	s     *Side // the owner
+	p     *pair
+	s     *side // the owner
 	mem   uct.Mem
 	buf   []byte
 	f     *flood
@@ -125,7 +125,7 @@ type victim struct {
 }
 
 // flooded opens a region and begins to access it.
-func (p *Pair) flooded(t T, k *floodKind, s *Side, open region) *victim {
+func (p *pair) flooded(t checkT, k *floodKind, s *side, open region) *victim {
 	t.Helper()
 	v := &victim{p: p, s: s, mem: open(t, p, s)}
 	v.buf = v.mem.Bytes()
@@ -158,7 +158,7 @@ func (v *victim) turn() {
 
 // underWay returns when operations are under way; the more rounds, the longer they
 // have been.
-func (v *victim) underWay(t T, round int) {
+func (v *victim) underWay(t checkT, round int) {
 	t.Helper()
 	const accepted = 3
 	for v.f.posted.Load() < accepted {
@@ -170,14 +170,14 @@ func (v *victim) underWay(t T, round int) {
 }
 
 // closeUnder closes the memory in the middle of the transfer.
-func (v *victim) closeUnder(t T, round int) {
+func (v *victim) closeUnder(t checkT, round int) {
 	t.Helper()
 	v.underWay(t, round)
 	closeMem(t, v.mem)
 }
 
 // after lets the flood go on, and looks whether the owner is alone with his memory.
-func (v *victim) after(t T) {
+func (v *victim) after(t checkT) {
 	t.Helper()
 	const steps = 200
 	for _, m := range v.owned {
@@ -198,14 +198,14 @@ func (v *victim) after(t T) {
 }
 
 // drop closes memory of the pair before the end of the check.
-func (p *Pair) drop(t T, mem uct.Mem) {
+func (p *pair) drop(t checkT, mem uct.Mem) {
 	t.Helper()
 	closeMem(t, mem)
 	p.mems = slices.DeleteFunc(p.mems, func(m uct.Mem) bool { return m == mem })
 }
 
 // join ends the goroutines and what is still under way.
-func (v *victim) join(t T) {
+func (v *victim) join(t checkT) {
 	t.Helper()
 	if v.from != nil {
 		v.from.stop()
@@ -217,7 +217,7 @@ func (v *victim) join(t T) {
 	v.p.eventually(t, "an operation did not end", func() bool { return v.f.open == 0 })
 }
 
-func checkRevokeIface(t T, p *Pair) {
+func checkRevokeIface(t checkT, p *pair) {
 	for i, k := range floodKinds(p.A.Iface.Attr()) {
 		open := region(registered)
 		if i%2 == 1 {
@@ -245,7 +245,7 @@ func checkRevokeIface(t T, p *Pair) {
 
 // checkRevokeLocal closes EP or iface in the middle of zero-copy operations, and then
 // uses their buffers.
-func checkRevokeLocal(t T, p *Pair) {
+func checkRevokeLocal(t checkT, p *pair) {
 	for _, k := range floodKinds(p.A.Iface.Attr()) {
 		if k.access.need == uct.AccessRemoteAtomic || k.n < floodLen/64 {
 			continue
@@ -257,7 +257,7 @@ func checkRevokeLocal(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func (p *Pair) tryLocal(t T, k *floodKind, round int) {
+func (p *pair) tryLocal(t checkT, k *floodKind, round int) {
 	t.Helper()
 	c := p.open(t, "C", p.A)
 	l, back := p.connect(t, c, p.B)

@@ -64,7 +64,7 @@ func (v *opVariant) rmaLens() []int {
 }
 
 // put writes data and waits for the remote completion.
-func (p *Pair) put(t T, l *Link, v *putVariant, off int, data []byte) {
+func (p *pair) put(t checkT, l *link, v *putVariant, off int, data []byte) {
 	t.Helper()
 	err := p.push(t, func() error { return v.put(p, l, l.Raddr+uint64(off), l.Key, data) })
 	require.NoError(t, err, "put %s of %d bytes at offset %d", v.name, len(data), off)
@@ -72,7 +72,7 @@ func (p *Pair) put(t T, l *Link, v *putVariant, off int, data []byte) {
 }
 
 // get reads n bytes and waits for them.
-func (p *Pair) get(t T, l *Link, v *getVariant, off, n int) []byte {
+func (p *pair) get(t checkT, l *link, v *getVariant, off, n int) []byte {
 	t.Helper()
 	op := &getOp{n: n}
 	err := p.push(t, func() error { return v.get(p, l, l.Raddr+uint64(off), l.Key, op) })
@@ -84,7 +84,7 @@ func (p *Pair) get(t T, l *Link, v *getVariant, off, n int) []byte {
 	return op.data
 }
 
-func checkPutSizes(t T, p *Pair) {
+func checkPutSizes(t checkT, p *pair) {
 	target := p.B.Mem.Bytes()
 	for _, v := range claimedPut(p.A.Iface.Attr()) {
 		for i, n := range v.rmaLens() {
@@ -98,7 +98,7 @@ func checkPutSizes(t T, p *Pair) {
 	}
 }
 
-func checkGetSizes(t T, p *Pair) {
+func checkGetSizes(t checkT, p *pair) {
 	target := p.B.Mem.Bytes()
 	copy(target, pattern(99, len(target)))
 	for _, v := range claimedGet(p.A.Iface.Attr()) {
@@ -111,7 +111,7 @@ func checkGetSizes(t T, p *Pair) {
 	assert.Equal(t, pattern(99, len(target)), target, "a get changed the target")
 }
 
-func checkPutTooLong(t T, p *Pair) {
+func checkPutTooLong(t checkT, p *pair) {
 	target := p.B.Mem.Bytes()
 	scribble(target)
 	for _, v := range claimedPut(p.A.Iface.Attr()) {
@@ -126,7 +126,7 @@ func checkPutTooLong(t T, p *Pair) {
 	assert.True(t, untouched(target[:64]), "a refused put wrote")
 }
 
-func checkGetTooLong(t T, p *Pair) {
+func checkGetTooLong(t checkT, p *pair) {
 	for _, v := range claimedGet(p.A.Iface.Attr()) {
 		if v.max+1 > limitLen {
 			continue
@@ -139,7 +139,7 @@ func checkGetTooLong(t T, p *Pair) {
 	assert.Len(t, p.get(t, p.AB, &v, 0, v.clamp(16)), v.clamp(16))
 }
 
-func checkPutIOV(t T, p *Pair) {
+func checkPutIOV(t checkT, p *pair) {
 	a := p.A.Iface.Attr()
 	target := p.B.Mem.Bytes()
 	total := max(a.Put.MinZcopy, min(200, a.Put.MaxZcopy))
@@ -161,7 +161,7 @@ func checkPutIOV(t T, p *Pair) {
 	}
 }
 
-func checkGetIOV(t T, p *Pair) {
+func checkGetIOV(t checkT, p *pair) {
 	a := p.A.Iface.Attr()
 	total := max(a.Get.MinZcopy, min(200, a.Get.MaxZcopy))
 	copy(p.B.Mem.Bytes(), pattern(5, total+16))
@@ -191,7 +191,7 @@ func checkGetIOV(t T, p *Pair) {
 }
 
 // checkPutMany writes a log of records and one word that every put overwrites.
-func checkPutMany(t T, p *Pair) {
+func checkPutMany(t checkT, p *pair) {
 	const count = 300
 	target := p.B.Mem.Bytes()
 	variants := claimedPut(p.A.Iface.Attr())
@@ -218,7 +218,7 @@ func checkPutMany(t T, p *Pair) {
 	assert.Equal(t, pattern(count-1, n), target[:n], "the last put to a place must win")
 }
 
-func checkPutFromReg(t T, p *Pair) {
+func checkPutFromReg(t checkT, p *pair) {
 	reg := p.A.MD.Ext().Reg
 	if reg == nil {
 		t.Skipf("the md registers nothing")

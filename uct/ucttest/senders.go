@@ -16,7 +16,7 @@ import (
 
 // sender is an iface with a goroutine of its own and an EP to B.
 type sender struct {
-	l      *Link
+	l      *link
 	h      *Harness
 	result uint64
 	done   bool
@@ -25,7 +25,7 @@ type sender struct {
 }
 
 // senders opens n more ifaces that are connected to B.
-func (p *Pair) senders(t T, n int) []*sender {
+func (p *pair) senders(t checkT, n int) []*sender {
 	t.Helper()
 	var out []*sender
 	for i := range n {
@@ -40,7 +40,7 @@ func (p *Pair) senders(t T, n int) []*sender {
 
 // parallel runs work for every sender at the same time, while this goroutine
 // drives B, and returns when all have ended.
-func (p *Pair) parallel(t T, all []*sender, work func(i int, s *sender) bool) {
+func (p *pair) parallel(t checkT, all []*sender, work func(i int, s *sender) bool) {
 	t.Helper()
 	var wg sync.WaitGroup
 	var failed atomic.Int32
@@ -115,7 +115,7 @@ func (s *sender) flush() bool {
 	return ok && err == nil
 }
 
-func checkAtomicSenders(t T, p *Pair) {
+func checkAtomicSenders(t checkT, p *pair) {
 	const count = 4
 	each := p.h.rounds(200)
 	all := p.senders(t, count)
@@ -152,7 +152,7 @@ func checkAtomicSenders(t T, p *Pair) {
 }
 
 // checkPermutation checks that the old values are 0..n-1, rising for each sender.
-func checkPermutation(t T, olds [][]uint64, n int) {
+func checkPermutation(t checkT, olds [][]uint64, n int) {
 	t.Helper()
 	var all []uint64
 	for i, list := range olds {
@@ -182,7 +182,7 @@ var wordModel = porcupine.Model{
 	},
 }
 
-func checkLinearizable(t T, p *Pair) {
+func checkLinearizable(t checkT, p *pair) {
 	const count, each = 3, 12
 	for _, size := range []int{4, 8} {
 		var variants []atomicVariant

@@ -60,9 +60,9 @@ const peerAMID = 7
 // server is the peer's half.
 type server struct {
 	t    *recorder
-	pair *Pair
-	side *Side
-	link *Link
+	pair *pair
+	side *side
+	link *link
 	in   *inbox
 
 	asker uct.EPParams // of the iface that the peer is connected to
@@ -74,7 +74,7 @@ type server struct {
 // It returns after everything is closed.
 func ServePeer(h Harness, requests io.Reader, replies io.Writer) error {
 	t := &recorder{}
-	s := &server{t: t, pair: &Pair{t: t, h: &h, opts: Options{TxDepth: tinyTxDepth, RxDepth: tinyRxDepth}}}
+	s := &server{t: t, pair: &pair{t: t, h: &h, opts: Options{TxDepth: tinyTxDepth, RxDepth: tinyRxDepth}}}
 	queue := make(chan request)
 	go func() {
 		defer close(queue)

@@ -14,7 +14,7 @@ type check struct {
 	need uct.Caps // all of them, or skip
 	any  uct.Caps // at least one of them, or skip; 0: no such condition
 	opts Options  // zero fields take tiny defaults
-	run  func(t T, p *Pair)
+	run  func(t checkT, p *pair)
 }
 
 // Tiny queues bring backpressure within the first messages.
@@ -38,7 +38,7 @@ func (c *check) options() Options {
 var openCheck = check{
 	name: "open",
 	rule: "OpenMD, OpenIface and NewEP make a pair of connected ifaces, and everything closes again",
-	run:  func(T, *Pair) {},
+	run:  func(checkT, *pair) {},
 }
 
 func allChecks() []check {
@@ -65,7 +65,7 @@ func Test(t *testing.T, h Harness) {
 }
 
 // try runs the check on a new pair.
-func (c *check) try(t T, h *Harness) {
+func (c *check) try(t checkT, h *Harness) {
 	p := openPair(t, h, c.options())
 	have := p.A.Iface.Attr().Caps
 	if !have.Has(c.need) {

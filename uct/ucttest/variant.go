@@ -38,7 +38,7 @@ type amVariant struct {
 	opVariant
 	// send posts msg. When it returns nil the message is under way, whatever the
 	// caller then does to msg.
-	send func(p *Pair, l *Link, id uint8, msg []byte) error
+	send func(p *pair, l *link, id uint8, msg []byte) error
 }
 
 func claimedAM(a *uct.IfaceAttr) []amVariant {
@@ -70,21 +70,21 @@ func anyAM(a *uct.IfaceAttr) amVariant {
 	panic(fmt.Sprintf("ucttest: no am variant takes 64 bytes: %v", a.Caps))
 }
 
-func sendShort(_ *Pair, l *Link, id uint8, msg []byte) error {
+func sendShort(_ *pair, l *link, id uint8, msg []byte) error {
 	payload := append([]byte{}, msg[8:]...)
 	err := l.AM.AMShort(id, binary.LittleEndian.Uint64(msg), payload)
 	scribble(payload)
 	return err
 }
 
-func sendWords(_ *Pair, l *Link, id uint8, msg []byte) error {
+func sendWords(_ *pair, l *link, id uint8, msg []byte) error {
 	payload := append([]byte{}, msg[16:]...)
 	err := l.EP.Ops().Words.AMWords(id, binary.LittleEndian.Uint64(msg), binary.LittleEndian.Uint64(msg[8:]), payload)
 	scribble(payload)
 	return err
 }
 
-func sendBcopy(_ *Pair, l *Link, id uint8, msg []byte) error {
+func sendBcopy(_ *pair, l *link, id uint8, msg []byte) error {
 	k := &bytesPacker{data: append([]byte{}, msg...)}
 	n, err := l.AM.AMBcopy(id, k)
 	scribble(k.data)
@@ -98,8 +98,8 @@ func sendBcopy(_ *Pair, l *Link, id uint8, msg []byte) error {
 }
 
 // sendZcopy sends the first header bytes as header and the rest in pieces.
-func sendZcopy(header, pieces int) func(*Pair, *Link, uint8, []byte) error {
-	return func(p *Pair, l *Link, id uint8, msg []byte) error {
+func sendZcopy(header, pieces int) func(*pair, *link, uint8, []byte) error {
+	return func(p *pair, l *link, id uint8, msg []byte) error {
 		hdr := append([]byte{}, msg[:min(header, len(msg))]...)
 		body := msg[len(hdr):]
 		return p.zcopy(l.From, body, split(len(body), pieces), func(iov []uct.IOV, c *uct.Completion) (bool, error) {
@@ -112,7 +112,7 @@ func sendZcopy(header, pieces int) func(*Pair, *Link, uint8, []byte) error {
 
 // zcopy stages data, posts it in pieces of the given lengths and gives the buffer back at the end of the
 // operation. The buffer must not have changed until then.
-func (p *Pair) zcopy(s *Side, data []byte, lens []int, post func([]uct.IOV, *uct.Completion) (bool, error)) error {
+func (p *pair) zcopy(s *side, data []byte, lens []int, post func([]uct.IOV, *uct.Completion) (bool, error)) error {
 	buf := s.staged.take(len(data))
 	if buf == nil {
 		return uct.ErrNoResource
@@ -140,7 +140,7 @@ func (p *Pair) zcopy(s *Side, data []byte, lens []int, post func([]uct.IOV, *uct
 // putVariant writes remote memory.
 type putVariant struct {
 	opVariant
-	put func(p *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error
+	put func(p *pair, l *link, raddr uint64, key uct.RKey, data []byte) error
 }
 
 func claimedPut(a *uct.IfaceAttr) []putVariant {
@@ -160,22 +160,22 @@ func claimedPut(a *uct.IfaceAttr) []putVariant {
 	return out
 }
 
-func putShort(_ *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
+func putShort(_ *pair, l *link, raddr uint64, key uct.RKey, data []byte) error {
 	buf := append([]byte{}, data...)
 	err := l.Put.PutShort(buf, raddr, key)
 	scribble(buf)
 	return err
 }
 
-func putBcopy(_ *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
+func putBcopy(_ *pair, l *link, raddr uint64, key uct.RKey, data []byte) error {
 	buf := append([]byte{}, data...)
 	err := l.Put.PutBcopy(buf, raddr, key)
 	scribble(buf)
 	return err
 }
 
-func putZcopy(pieces int) func(*Pair, *Link, uint64, uct.RKey, []byte) error {
-	return func(p *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
+func putZcopy(pieces int) func(*pair, *link, uint64, uct.RKey, []byte) error {
+	return func(p *pair, l *link, raddr uint64, key uct.RKey, data []byte) error {
 		return p.zcopy(l.From, data, split(len(data), pieces), func(iov []uct.IOV, c *uct.Completion) (bool, error) {
 			return l.Put.PutZcopy(iov, raddr, key, c)
 		})
@@ -186,7 +186,7 @@ func putZcopy(pieces int) func(*Pair, *Link, uint64, uct.RKey, []byte) error {
 type getVariant struct {
 	opVariant
 	// get posts; op.comp fires, or has fired on return, when op.data is there.
-	get func(p *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error
+	get func(p *pair, l *link, raddr uint64, key uct.RKey, op *getOp) error
 }
 
 // getOp is a get: what it wants and what came.
@@ -214,14 +214,14 @@ func claimedGet(a *uct.IfaceAttr) []getVariant {
 	return out
 }
 
-func getShort(_ *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error {
+func getShort(_ *pair, l *link, raddr uint64, key uct.RKey, op *getOp) error {
 	buf := make([]byte, op.n)
 	err := l.Get.GetShort(buf, raddr, key)
 	op.data, op.done = buf, err == nil
 	return err
 }
 
-func getBcopy(p *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error {
+func getBcopy(p *pair, l *link, raddr uint64, key uct.RKey, op *getOp) error {
 	buf := make([]byte, op.n)
 	scribble(buf)
 	end := func() {
@@ -247,8 +247,8 @@ func (g *getOp) settled(pending bool, err error) {
 	}
 }
 
-func getZcopy(pieces int) func(*Pair, *Link, uint64, uct.RKey, *getOp) error {
-	return func(p *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error {
+func getZcopy(pieces int) func(*pair, *link, uint64, uct.RKey, *getOp) error {
+	return func(p *pair, l *link, raddr uint64, key uct.RKey, op *getOp) error {
 		local := &l.From.staged
 		buf := local.take(op.n)
 		if buf == nil {

@@ -58,7 +58,7 @@ func readable(fd, timeout int) bool {
 
 // wakes reports whether the event of s comes while only other progresses: what was
 // lost on the way has to be sent again.
-func (p *Pair) wakes(s, other *Side) bool {
+func (p *pair) wakes(s, other *side) bool {
 	fd := s.Iface.Ext().Wake.EventFD()
 	for range p.h.eventTimeout() {
 		for range idleRounds {
@@ -72,7 +72,7 @@ func (p *Pair) wakes(s, other *Side) bool {
 }
 
 // arm arms s, progressing it while it is busy.
-func (p *Pair) arm(t T, s *Side, ev uct.Events) {
+func (p *pair) arm(t checkT, s *side, ev uct.Events) {
 	t.Helper()
 	w := s.Iface.Ext().Wake
 	p.until(t, "Arm is always busy", func() bool {
@@ -85,7 +85,7 @@ func (p *Pair) arm(t T, s *Side, ev uct.Events) {
 }
 
 // pushFrom repeats a post while only s progresses.
-func (p *Pair) pushFrom(t T, s *Side, post func() error) {
+func (p *pair) pushFrom(t checkT, s *side, post func() error) {
 	t.Helper()
 	err := post()
 	for w := p.h.patience(1); err == uct.ErrNoResource && !w.spent(s.Iface.Progress()); {
@@ -95,7 +95,7 @@ func (p *Pair) pushFrom(t T, s *Side, post func() error) {
 	require.NoError(t, err)
 }
 
-func checkWakeReceive(t T, p *Pair) {
+func checkWakeReceive(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	for i := range 50 {
 		p.flush(t, p.AB)
@@ -108,7 +108,7 @@ func checkWakeReceive(t T, p *Pair) {
 	}
 }
 
-func checkWakeBusy(t T, p *Pair) {
+func checkWakeBusy(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	w := p.B.Iface.Ext().Wake
 	for i := range 20 {
@@ -127,7 +127,7 @@ func checkWakeBusy(t T, p *Pair) {
 
 // checkWakeRace lets B sleep by the protocol while A sends from another
 // goroutine, so that messages come at every point of it.
-func checkWakeRace(t T, p *Pair) {
+func checkWakeRace(t checkT, p *pair) {
 	if p.h.OneGoroutine {
 		t.Skipf("the ifaces share a goroutine")
 	}
@@ -164,7 +164,7 @@ func checkWakeRace(t T, p *Pair) {
 }
 
 // progressUntil progresses B until an error is received, which it returns.
-func (p *Pair) progressUntil(ended <-chan error) error {
+func (p *pair) progressUntil(ended <-chan error) error {
 	for {
 		select {
 		case err := <-ended:
@@ -179,7 +179,7 @@ func (p *Pair) progressUntil(ended <-chan error) error {
 
 // trickle sends count messages, each after the one before was taken, with a
 // different number of rounds between.
-func (s *sender) trickle(p *Pair, count int, taken *atomic.Int64) error {
+func (s *sender) trickle(p *pair, count int, taken *atomic.Int64) error {
 	for i := range count {
 		var err error
 		s.drive(func() bool {
@@ -200,7 +200,7 @@ func (s *sender) trickle(p *Pair, count int, taken *atomic.Int64) error {
 	return nil
 }
 
-func checkEventPending(t T, p *Pair) {
+func checkEventPending(t checkT, p *pair) {
 	e := p.B.Iface.Ext().Pending
 	if e == nil {
 		t.Skipf("the iface is no EventPender")
@@ -223,7 +223,7 @@ func checkEventPending(t T, p *Pair) {
 }
 
 // checkWakeSend sleeps on a zcopy operation while the target progresses.
-func checkWakeSend(t T, p *Pair) {
+func checkWakeSend(t checkT, p *pair) {
 	var newPost func(*uct.Completion) (bool, error)
 	buf := p.A.staged.take(4096)
 	a := p.A.Iface.Attr()
@@ -252,7 +252,7 @@ func checkWakeSend(t T, p *Pair) {
 
 // sleepUnless arms s and waits for its event while other progresses; or progresses
 // s if it is busy.
-func (p *Pair) sleepUnless(t T, s, other *Side) {
+func (p *pair) sleepUnless(t checkT, s, other *side) {
 	t.Helper()
 	w := s.Iface.Ext().Wake
 	if err := w.Arm(uct.EventSendComp | uct.EventRecv); err != uct.ErrBusy {
@@ -263,7 +263,7 @@ func (p *Pair) sleepUnless(t T, s, other *Side) {
 }
 
 // checkWatch looks at the watch of B with nothing under way and after a message.
-func checkWatch(t T, p *Pair) {
+func checkWatch(t checkT, p *pair) {
 	const rounds = 50
 	wb := p.B.Iface.Ext().Watch
 	if wb == nil || wb.Watch() == nil {
