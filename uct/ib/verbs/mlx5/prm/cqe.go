@@ -19,8 +19,8 @@ const (
 	CQEInvalid     CQEOpcode = 15 // never written yet
 )
 
-// CQEInitOpOwn is what the last byte of every CQE holds before the first pass.
-const CQEInitOpOwn = uint8(CQEInvalid) << 4
+// cqeInitOpOwn is what the last byte of every CQE holds before the first pass.
+const cqeInitOpOwn = uint8(CQEInvalid) << 4
 
 const (
 	cqeOwnerBit     = 0x01
@@ -118,7 +118,7 @@ func (s *CQESlot) WriteSent(op Opcode, index uint16, qpn, userIndex, n uint32, o
 }
 
 // Init marks the entry as never written.
-func (s *CQESlot) Init() { s.storeTail(uint32(CQEInitOpOwn)) }
+func (s *CQESlot) Init() { s.storeTail(uint32(cqeInitOpOwn)) }
 
 // OwnerBit is the pass bit of index i in a queue of count entries, a power of
 // two: 0 in the first pass.

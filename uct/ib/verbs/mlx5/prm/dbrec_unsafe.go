@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/internal/mmio"
 )
 
-// DBRecLen is the length of a doorbell record: two big-endian words.
-const DBRecLen = 8
+// dbRecLen is the length of a doorbell record: two big-endian words.
+const dbRecLen = 8
 
 // DBRec is a doorbell record, in memory that the driver writes and the device
 // reads. A QP's has its receive counter and its send counter (the producer index

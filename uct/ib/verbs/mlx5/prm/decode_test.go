@@ -258,17 +258,17 @@ func putWQE(v *SQView, w testWQE) (ds int) {
 			add(func(s *Seg) { copy(s[:], b[i:]) })
 		}
 	case verbs.QPTypeXRCSend:
-		add(func(s *Seg) { PutXRC(s, w.srqn) })
+		add(func(s *Seg) { putXRC(s, w.srqn) })
 	}
 	if sh := shapes[w.op]; sh == shapeWrite || sh == shapeRead || sh == shapeAtomic {
-		add(func(s *Seg) { PutRaddr(s, w.raddr, w.rkey) })
+		add(func(s *Seg) { putRaddr(s, w.raddr, w.rkey) })
 		if sh == shapeAtomic {
-			add(func(s *Seg) { PutAtomic(s, w.swap, w.cmp) })
+			add(func(s *Seg) { putAtomicOperands(s, w.swap, w.cmp) })
 		}
 	}
 	if n := len(w.inline); n > 0 {
 		b := make([]byte, InlineSegs(n)*SegLen)
-		PutInlineHeader((*Seg)(b), uint32(n))
+		putInlineHeader((*Seg)(b), uint32(n))
 		copy(b[InlineHdrLen:], w.inline)
 		for i := 0; i < len(b); i += SegLen {
 			add(func(s *Seg) { copy(s[:], b[i:]) })

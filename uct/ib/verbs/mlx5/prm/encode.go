@@ -98,13 +98,13 @@ func (r *SendRing) encodeAny(pi uint32, wr *verbs.SendWR, av *[AVLen]byte) uint6
 		pos += AVLen / SegLen
 	}
 	if r.typ == verbs.QPTypeXRCSend {
-		PutXRC(r.seg(pos), wr.SRQN&qpnMask)
+		putXRC(r.seg(pos), wr.SRQN&qpnMask)
 		pos++
 	}
 	switch op.shape {
 	case shapeSend:
 	case shapeWrite, shapeRead:
-		PutRaddr(r.seg(pos), wr.RemoteAddr, wr.RKey)
+		putRaddr(r.seg(pos), wr.RemoteAddr, wr.RKey)
 		pos++
 	case shapeAtomic:
 		pos = r.putAtomic(pos, wr)
@@ -142,16 +142,16 @@ func (r *SendRing) putAtomic(pos uint32, wr *verbs.SendWR) uint32 {
 	if wr.Flags&verbs.SendInline != 0 || len(wr.SGList) != 1 || wr.SGList[0].Length > MaxSGELen {
 		return 0
 	}
-	PutRaddr(r.seg(pos), wr.RemoteAddr, wr.RKey)
+	putRaddr(r.seg(pos), wr.RemoteAddr, wr.RKey)
 	if wr.Opcode == verbs.OpAtomicFetchAdd {
-		PutAtomic(r.seg(pos+1), wr.CompareAdd, 0)
+		putAtomicOperands(r.seg(pos+1), wr.CompareAdd, 0)
 	} else {
-		PutAtomic(r.seg(pos+1), wr.Swap, wr.CompareAdd)
+		putAtomicOperands(r.seg(pos+1), wr.Swap, wr.CompareAdd)
 	}
 	if wr.SGList[0].Length == 0 {
 		return pos + 2
 	}
-	PutAtomicData(r.seg(pos+2), wr.SGList[0])
+	putAtomicData(r.seg(pos+2), wr.SGList[0])
 	return pos + 3
 }
 
@@ -185,7 +185,7 @@ func (r *SendRing) putInline(pos uint32, sh shape, data []byte) uint32 {
 	if len(data) == 0 {
 		return pos
 	}
-	PutInlineHeader(r.seg(pos), uint32(len(data)))
+	putInlineHeader(r.seg(pos), uint32(len(data)))
 	r.putBytes(pos*SegLen+InlineHdrLen, data)
 	return pos + uint32(InlineSegs(len(data)))
 }

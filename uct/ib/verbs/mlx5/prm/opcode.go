@@ -48,7 +48,7 @@ var shapes = [256]shape{
 // CtrlFlags is the byte fm_ce_se of a control segment.
 type CtrlFlags uint8
 
-// Control flags. The fence mode is a field of three bits, CtrlFenceMask.
+// Control flags. The fence mode is a field of three bits, ctrlFenceMask.
 const (
 	CtrlSolicited CtrlFlags = 0x02 // raise a solicited event at the receiver
 	CtrlCQUpdate  CtrlFlags = 0x08 // make a CQE on success too
@@ -57,7 +57,7 @@ const (
 	CtrlFenceOnly      CtrlFlags = 2 << 5
 	CtrlStrongOrdering CtrlFlags = 3 << 5
 	CtrlFence          CtrlFlags = 4 << 5 // small and fence: what IBV_SEND_FENCE sets
-	CtrlFenceMask      CtrlFlags = 7 << 5
+	ctrlFenceMask      CtrlFlags = 7 << 5
 )
 
 // Signaled reports whether the WQE makes a CQE on success.
@@ -68,4 +68,4 @@ func (f CtrlFlags) Solicited() bool { return f&CtrlSolicited != 0 }
 
 // Fenced reports whether the WQE waits for the earlier reads and atomics of its
 // QP. All modes that wait are taken for the same.
-func (f CtrlFlags) Fenced() bool { return f&CtrlFenceMask >= CtrlFenceOnly }
+func (f CtrlFlags) Fenced() bool { return f&ctrlFenceMask >= CtrlFenceOnly }

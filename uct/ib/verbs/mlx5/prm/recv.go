@@ -2,9 +2,9 @@ package prm
 
 import "github.com/gucx/gucx/uct/ib/verbs"
 
-// InvalidLKey in a data pointer of length 0 ends the list of a receive WQE that
+// invalidLKey in a data pointer of length 0 ends the list of a receive WQE that
 // has fewer pointers than its queue allows (mlx5dv.h, MLX5_INVALID_LKEY).
-const InvalidLKey = 0x100
+const invalidLKey = 0x100
 
 // SRQNextLen is the length of the next segment, which precedes the data pointers
 // of an SRQ entry.
@@ -22,7 +22,7 @@ func EncodeRecv(entry []Seg, sges []verbs.SGE) {
 		}
 	}
 	if n < len(entry) {
-		be.PutUint64(entry[n][0:8], InvalidLKey)
+		be.PutUint64(entry[n][0:8], invalidLKey)
 		be.PutUint64(entry[n][8:16], 0)
 	}
 }
@@ -32,7 +32,7 @@ func EncodeRecv(entry []Seg, sges []verbs.SGE) {
 func DecodeRecv(entry []Seg, out *SGList) (n int, total uint64, syn Syndrome) {
 	for i := range entry {
 		sge := loadData(&entry[i])
-		if sge.LKey == InvalidLKey && sge.Length == zeroIsLen {
+		if sge.LKey == invalidLKey && sge.Length == zeroIsLen {
 			break
 		}
 		if n == len(out) || sge.Length > zeroIsLen {

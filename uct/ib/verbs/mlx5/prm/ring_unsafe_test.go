@@ -41,7 +41,7 @@ func newCQ(t testing.TB, count uint32) (CQView, []byte) {
 
 func newDBRec(t testing.TB) (DBRec, []byte) {
 	t.Helper()
-	p, mem := newBlock(t, DBRecLen)
+	p, mem := newBlock(t, dbRecLen)
 	return NewDBRec(p), mem
 }
 

@@ -80,22 +80,22 @@ func PutCtrl(b *BB, word uint64, flags CtrlFlags, imm uint32) {
 	le.PutUint64(b[8:16], pair(uint32(flags), imm))
 }
 
-// PutRaddr writes a remote address segment.
-func PutRaddr(s *Seg, addr uint64, rkey uint32) {
+// putRaddr writes a remote address segment.
+func putRaddr(s *Seg, addr uint64, rkey uint32) {
 	be.PutUint64(s[0:8], addr)
 	le.PutUint64(s[8:16], pair(rkey, 0))
 }
 
-// PutAtomic writes an atomic segment. A fetch-add has the addend in swapOrAdd
+// putAtomicOperands writes an atomic segment. A fetch-add has the addend in swapOrAdd
 // and 0 in compare.
-func PutAtomic(s *Seg, swapOrAdd, compare uint64) {
+func putAtomicOperands(s *Seg, swapOrAdd, compare uint64) {
 	be.PutUint64(s[0:8], swapOrAdd)
 	be.PutUint64(s[8:16], compare)
 }
 
-// PutAtomicData writes the data pointer of an atomic: where the old value goes. Its
+// putAtomicData writes the data pointer of an atomic: where the old value goes. Its
 // length is that of the operand, whatever sge.Length is.
-func PutAtomicData(s *Seg, sge verbs.SGE) {
+func putAtomicData(s *Seg, sge verbs.SGE) {
 	sge.Length = AtomicOperandLen
 	PutData(s, sge)
 }
@@ -106,14 +106,14 @@ func PutData(s *Seg, sge verbs.SGE) {
 	be.PutUint64(s[8:16], sge.Addr)
 }
 
-// PutInlineHeader writes the length word of an inline segment of n bytes; they
+// putInlineHeader writes the length word of an inline segment of n bytes; they
 // follow at s[4], and run on into the units after s.
-func PutInlineHeader(s *Seg, n uint32) {
+func putInlineHeader(s *Seg, n uint32) {
 	be.PutUint32(s[0:4], n|inlineBit)
 }
 
-// PutXRC writes the XRC segment: the remote SRQ.
-func PutXRC(s *Seg, srqn uint32) {
+// putXRC writes the XRC segment: the remote SRQ.
+func putXRC(s *Seg, srqn uint32) {
 	le.PutUint64(s[0:8], pair(srqn, 0))
 	be.PutUint64(s[8:16], 0)
 }
