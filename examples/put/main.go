@@ -17,7 +17,7 @@ func main() {
 	target := must(c.NewWorker(ucp.WorkerConfig{}))
 	mem := must(c.MemAlloc(4096))
 	l := must(target.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"board": mem}}))
-	go target.Serve(ctx) // accepts connections; puts and gets do not need it
+	go target.Serve(ctx) // accepts connections; over tcp it also executes puts and gets
 
 	w := must(c.NewWorker(ucp.WorkerConfig{})) // usually in another process
 	peer := must(w.Dial(ctx, "tcp", l.Addr().String(), ucp.DialConfig{}))
