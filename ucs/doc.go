@@ -1,4 +1,3 @@
-// Package ucs holds what every layer of gucx speaks: status values and errors.
-// Services with more to them live in packages below it: config, log, seq, stats, handle.
-// Nothing here knows transports.
+// Package ucs defines the status values and errors of all layers of gucx. Its subpackages are services: config
+// reads the environment, log writes logs, stats counts events. None of them depends on a transport.
 package ucs

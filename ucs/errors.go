@@ -13,7 +13,7 @@ var (
 	ErrBusy       = errors.New("device is busy")
 )
 
-// The closed set of reasons; match with errors.Is.
+// Reasons of failures. The caller must compare them with errors.Is, because other errors may wrap them.
 var (
 	ErrInProgress    = errors.New("operation in progress")
 	ErrIO            = errors.New("input/output error")
@@ -28,9 +28,9 @@ var (
 	ErrRemoteAccess  = errors.New("remote access refused")
 	ErrLocalAccess   = errors.New("local access refused")
 	ErrRemoteInvalid = errors.New("remote refused the request as invalid")
-	ErrConnReset     = errors.New("connection reset by remote peer") // it died or vanished
-	ErrPeerClosed    = errors.New("peer closed the connection")      // it left in order
-	ErrStreamEnded   = errors.New("peer ended its stream")           // and the connection is open
+	ErrConnReset     = errors.New("connection reset by remote peer") // the process of the peer died, or the peer cannot be reached any more
+	ErrPeerClosed    = errors.New("peer closed the connection")      // the peer closed gracefully
+	ErrStreamEnded   = errors.New("peer ended its stream")           // the connection is still open
 	ErrTimedOut      = errors.New("operation timed out")
 	ErrRNR           = errors.New("remote had no receive buffer")
 	ErrRejected      = errors.New("operation rejected by remote peer")
@@ -43,8 +43,8 @@ var (
 	ErrUnsupported = errors.ErrUnsupported
 )
 
-// EPFailed is err as the error of an EP that takes no more operations for that reason.
-// It is also ErrEPFailed, which its text does not say.
+// EPFailed returns the error of an EP that has failed because of err. The result has the text of err, wraps err and
+// also matches ErrEPFailed.
 func EPFailed(err error) error { return &epFailed{err} }
 
 type epFailed struct{ reason error }
@@ -53,7 +53,8 @@ func (e *epFailed) Error() string        { return e.reason.Error() }
 func (e *epFailed) Unwrap() error        { return e.reason }
 func (e *epFailed) Is(target error) bool { return target == ErrEPFailed }
 
-// Because is the error of a status with what is known besides, which may be nil.
+// Because returns an error that matches both the error of st and detail. Its text names both, unless detail wraps the
+// error of st already. detail may be nil.
 func Because(st Status, detail error) error {
 	switch {
 	case detail == nil:
@@ -64,7 +65,7 @@ func Because(st Status, detail error) error {
 	return fmt.Errorf("%w: %w", st.Err(), detail)
 }
 
-// Join is errors.Join in one line: the texts are separated by "; ".
+// Join is errors.Join, but the text of the result is one line: the texts of errs are separated by "; ".
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {
@@ -88,8 +89,8 @@ func (j joined) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// OpError says which operation on which object failed. Text: object, operation,
-// cause: "rc softhca0:1: modify qp 0x1a2 to RTR: operation timed out".
+// OpError is the error of a failed operation on an object. Its text is object, operation and cause:
+// "rc softhca0:1: modify qp 0x1a2 to RTR: operation timed out".
 type OpError struct {
 	TL  string // transport or component; may be empty
 	Dev string // device, with port; may be empty

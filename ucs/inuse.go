@@ -6,21 +6,19 @@ import (
 	"time"
 )
 
-// RevokeLimit bounds how long closing registered memory waits for peers that are in
-// the middle of an access that they began before: some ten times what a copy of 1 GiB
-// takes. Only a peer that is stopped, or starved of a processor, takes longer. The time in
-// which this process stands still does not count.
+// RevokeLimit limits how long the close of registered memory waits for accesses of peers that began before the close.
+// It is about ten times the time of a copy of 1 GiB. An access takes longer only if the peer is stopped or gets no CPU.
+// The time during which this process is stopped does not count.
 const RevokeLimit = time.Second
 
-// InUseError says that memory could not be deregistered within [RevokeLimit], or without
-// waiting where that is not waited for, as peers are in the middle of an access. No new
-// access can begin, the memory is still registered, and closing it again waits again. It is
-// an ErrTimedOut.
+// InUseError means that memory could not be deregistered within [RevokeLimit], because accesses of peers have not
+// ended. Calls that do not block return it at once. The memory is still registered, but no new access can begin. The
+// caller must close the memory again, which waits again. InUseError matches ErrTimedOut.
 type InUseError struct {
-	PIDs []int // of the processes inside; ascending
+	PIDs []int // ids of the processes whose access has not ended, in ascending order
 }
 
-// Error names the processes.
+// Error returns a text with the ids of the processes.
 func (e *InUseError) Error() string {
 	pids := make([]string, len(e.PIDs))
 	for i, pid := range e.PIDs {

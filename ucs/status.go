@@ -1,15 +1,15 @@
 package ucs
 
-// Status is how an operation ended. It is a small integer for completions and
-// requests, and deliberately not an error: the zero value means success, and a
-// success stored in an error variable would not be nil. Use Err.
+// Status is the result of an operation, as a small integer for completions and requests. The zero value means success.
+// Status does not implement error, because StatusOK in a variable of type error would not be nil. Err returns the
+// error.
 type Status int8
 
-// Status values; the names and order of UCX's ucs_status_t where it has them. They
-// travel between processes: a number never changes its meaning.
+// Status values, with the names of UCX's ucs_status_t if it has the value. Messages between processes contain these
+// numbers, so a number never changes its meaning.
 const (
 	StatusOK             Status = 0
-	StatusInProgress     Status = 1 // not ended yet
+	StatusInProgress     Status = 1 // not complete yet
 	StatusNoResource     Status = 2
 	StatusIOError        Status = 3
 	StatusNoMemory       Status = 4
@@ -18,17 +18,17 @@ const (
 	StatusInvalidAddr    Status = 7
 	StatusNotImplemented Status = 8
 	StatusTruncated      Status = 9  // the message was longer than the receive buffer
-	StatusCanceled       Status = 10 // canceled, or the EP was closed under it
-	StatusRemoteAccess   Status = 11 // bad key, range or right on the target
-	StatusConnReset      Status = 12 // the peer died or vanished
-	StatusTimedOut       Status = 13 // retries exhausted without an answer
-	StatusRejected       Status = 14 // the peer refused
-	StatusUnsupported    Status = 15 // the operation does not exist here
-	StatusLocalAccess    Status = 16 // bad local key, range or right
+	StatusCanceled       Status = 10 // canceled, or the EP was closed before the operation was complete
+	StatusRemoteAccess   Status = 11 // the key, the range or the access right is not valid at the target
+	StatusConnReset      Status = 12 // the peer died, or cannot be reached any more
+	StatusTimedOut       Status = 13 // no reply after all retries
+	StatusRejected       Status = 14 // the peer rejected the operation
+	StatusUnsupported    Status = 15 // the transport does not have the operation
+	StatusLocalAccess    Status = 16 // the local key, range or access right is not valid
 	StatusInternal       Status = 17 // a broken invariant of gucx or of the device
-	StatusRemoteInvalid  Status = 18 // the target refused the request as malformed
-	StatusRNR            Status = 19 // the target had no receive buffer, retries exhausted
-	StatusPeerClosed     Status = 20 // the peer left in order
+	StatusRemoteInvalid  Status = 18 // the target rejected the request as malformed
+	StatusRNR            Status = 19 // the target had no receive buffer, after all retries
+	StatusPeerClosed     Status = 20 // the peer closed gracefully
 	StatusStreamEnded    Status = 21 // the peer has ended its stream
 	statusEnd            Status = 22
 )

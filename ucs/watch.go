@@ -2,17 +2,15 @@ package ucs
 
 import "sync/atomic"
 
-// Watch tells, by two loads and without a call, that polling a queue would find
-// nothing. The queue's owner reads it; the queue keeps Quiet up to date when it is
-// polled, and sets it to a value that Word never has when it wants to be polled
-// whatever Word says.
+// Watch lets the owner of a queue find out, by two loads and without a call, that a poll of the queue would find
+// nothing. Each poll of the queue updates Quiet. If the owner must poll the queue regardless of Word, the poll sets
+// Quiet to a value that Word never has.
 type Watch struct {
-	// Word changes when something arrives. Written by a device or another process.
+	// Word changes when something arrives. A device or another process writes it.
 	Word *uint32
-	// Quiet is what Word holds as long as nothing has arrived.
+	// Quiet is the value of Word as long as nothing has arrived.
 	Quiet uint32
-	// Attention is not 0 when the device must be driven; it may be driven by
-	// polling any of its queues.
+	// Attention is not 0 while the device has work that only a poll does. A poll of any of its queues does the work.
 	Attention *uint32
 }
 

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Value is a configuration value of a type of its own, an enum say. Its zero value
-// is the default. UnmarshalText is on the pointer; it may change the value only if
-// it returns nil.
+// Value is a type of configuration values that a package defines itself, for example an enumeration. Its zero value is
+// the default. UnmarshalText has a pointer receiver. It must not change the value if it returns an error.
 type Value interface {
 	encoding.TextUnmarshaler
 	encoding.TextMarshaler
@@ -61,7 +60,7 @@ func codecOf(f reflect.StructField) (codec, error) {
 	return codec{}, fmt.Errorf("field %s: type %v cannot be in the environment", f.Name, f.Type)
 }
 
-// valueCodec uses the methods of the type.
+// valueCodec returns the codec of a type that implements Value.
 func valueCodec(t reflect.Type) codec {
 	return codec{
 		grammar: reflect.New(t).Interface().(Value).Grammar(),
@@ -175,7 +174,7 @@ var stringsCodec = codec{
 	},
 }
 
-// enumCodec permits the values in any case; the field gets them as declared.
+// enumCodec accepts the values in upper and lower case. The field gets the value as it is declared.
 func enumCodec(values []string) codec {
 	c := stringCodec
 	c.grammar = "one of " + strings.Join(values, ", ")
@@ -190,7 +189,7 @@ func enumCodec(values []string) codec {
 	return c
 }
 
-// numberError reduces an error of package strconv to its kind.
+// numberError returns errRange or errSyntax for an error of package strconv.
 func numberError(err error) error {
 	if e, ok := err.(*strconv.NumError); ok {
 		if e.Err == strconv.ErrRange {

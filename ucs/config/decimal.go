@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// scaleDecimal reads a non-negative decimal number, with or without fraction, and
-// returns it times scale, cut to an integer, if that is at most limit. It uses no
-// floating point: what is written is what is meant.
+// scaleDecimal parses a non-negative decimal number, with or without a fraction, and returns its product with scale,
+// rounded down. errRange if the product exceeds limit. It uses no floating point, so the result is exact.
 func scaleDecimal(s string, scale, limit uint64) (uint64, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	if whole == "" || point && fraction == "" {
@@ -36,11 +35,10 @@ func scaleDecimal(s string, scale, limit uint64) (uint64, error) {
 	return v + part, nil
 }
 
-// scaleFraction returns scale times 0.digits, cut to an integer.
+// scaleFraction returns scale times 0.digits, rounded down.
 func scaleFraction(digits string, scale uint64) uint64 {
-	// 0.d1d2d3 * scale from the last digit to the first, as exact integer and a
-	// remainder of tenths would need big numbers; 18 digits are more than the 64
-	// bits of a result can tell apart.
+	// An exact result for any number of digits would need big numbers. 18 digits are more than the 64 bits of the
+	// result can represent.
 	const maxDigits = 18
 	digits = digits[:min(len(digits), maxDigits)]
 	var numerator, denominator uint64 = 0, 1
@@ -53,7 +51,7 @@ func scaleFraction(digits string, scale uint64) uint64 {
 	return quotient
 }
 
-// allDigits says whether s has only the digits 0 to 9; it may be empty.
+// allDigits reports whether s consists of digits 0 to 9 only. It returns true for an empty s.
 func allDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {

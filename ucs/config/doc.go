@@ -1,8 +1,7 @@
 // Package config reads the configuration of every layer from the environment, in
 // the grammar that UCX users know, with the prefix GUCX_.
 //
-// A configuration is a plain struct whose zero value is the default. Its exported
-// fields name themselves by tags:
+// A configuration is a plain struct whose zero value is the default. Tags give its exported fields their names:
 //
 //	type Config struct {
 //		TxDepth int         `env:"TX_DEPTH" default:"256" doc:"Send queue length in basic blocks of 64 bytes."`
@@ -13,14 +12,14 @@
 //	var rc rc.Config
 //	err := config.FromEnv(os.Environ(), config.Table{Prefix: "RC", Doc: "rc transport", Config: &rc})
 //
-// There is no registry: who reads the environment passes all tables at once, so
-// that a name which none of them knows is an error that suggests the nearest one.
+// There is no registry: the program passes all tables to one call of FromEnv. A name that is in no table is an error,
+// which suggests the most similar known name.
 //
 // # Tags
 //
 //	env      the name, without prefixes; a field without it is not in the environment
 //	doc      help, one or more sentences
-//	default  how the printer shows the zero value; it must be in the field's grammar
+//	default  text that Print prints for the zero value, in the grammar of the field
 //	enum     for strings: the permitted values, separated by commas
 //
 // # Grammar
@@ -36,6 +35,6 @@
 //	float64         0.25
 //	anything else   a type with UnmarshalText, MarshalText and Grammar
 //
-// Keywords, units and booleans are read in any case. A struct may have a method
-// Validate() error on its pointer; it sees the values before they take effect.
+// Keywords, units and booleans may be in upper or lower case. A pointer to the struct may have a method Validate()
+// error. FromEnv calls it with the new values before they take effect.
 package config

@@ -10,7 +10,7 @@ import (
 // Infinite is the duration written as inf: no limit.
 const Infinite = time.Duration(math.MaxInt64)
 
-// timeUnits are the suffixes; longer ones first, as "s" ends them all.
+// timeUnits are the suffixes, longer ones first, because several of them end in "s".
 var timeUnits = []struct {
 	suffix string
 	unit   time.Duration
@@ -24,9 +24,8 @@ var timeUnits = []struct {
 
 const durationGrammar = "time: number with optional unit ns, us, ms, s or m (default s); inf or auto"
 
-// ParseDuration reads a time in UCX's grammar: "20us", "1.5s", "inf" ([Infinite])
-// or "auto" (0). Without a unit it is in seconds. Fractions of a nanosecond are
-// cut off.
+// ParseDuration parses a duration in UCX's grammar: "20us", "1.5s", "inf" ([Infinite]) or "auto" (0). A number without
+// a unit is in seconds. Fractions of a nanosecond are rounded down.
 func ParseDuration(s string) (time.Duration, error) {
 	s = strings.ToLower(s)
 	switch s {
@@ -46,8 +45,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(v), err
 }
 
-// FormatDuration returns d as ParseDuration reads it, with the largest unit that
-// gives a whole number. d must not be negative.
+// FormatDuration returns d in the grammar of ParseDuration, as an integer in the largest possible unit. d must not be
+// negative.
 func FormatDuration(d time.Duration) string {
 	switch d {
 	case 0:

@@ -9,12 +9,12 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Error is what is wrong with one name in the environment.
+// Error is the error of one variable of the environment.
 type Error struct {
-	Name    string // whole, with prefix
+	Name    string // the complete name, with the prefix
 	Value   string
 	Want    string // grammar of the value; empty if the name is unknown
-	Nearest string // for an unknown name: the most similar known one, if there is any
+	Nearest string // the most similar known name, for an unknown name; empty if there is none
 	Err     error  // cause, for a bad value
 }
 
@@ -32,25 +32,24 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// draft is a copy of a table's struct that takes effect if all goes well.
+// draft is a copy of a table's struct, which FromEnv copies to the table if there is no error.
 type draft struct {
 	target reflect.Value
 	values reflect.Value
 }
 
-// slot is where a name goes.
+// slot is the field of a draft that a variable sets.
 type slot struct {
 	field *field
 	draft *draft
 }
 
-// FromEnv reads all names with the prefix GUCX_ from environ (see os.Environ) into
-// the tables; of a name that comes twice the last counts. What no name sets keeps
-// the value it has. Names with the prefix GUCX_TEST_ belong to tests and are passed
-// over. It then calls the Validate hooks.
+// FromEnv sets the fields of the tables from the variables with the prefix GUCX_ in environ (see os.Environ). If a
+// variable occurs twice, the last one counts. Other fields do not change. FromEnv ignores variables with the prefix
+// GUCX_TEST_, which tests read. Then it calls the Validate methods.
 //
-// The error joins everything that is wrong, in one line: each unknown name and each bad
-// value as an [*Error], or else what the hooks said. If there is one, no table has changed.
+// The error is one line that joins all errors: an [*Error] for each unknown variable and each invalid value; if there
+// are none of these, the errors of the Validate methods. After an error no table has changed.
 func FromEnv(environ []string, tables ...Table) error {
 	drafts, slots, err := prepare(tables)
 	if err != nil {
@@ -74,7 +73,7 @@ func FromEnv(environ []string, tables ...Table) error {
 	return nil
 }
 
-// prepare copies the structs and indexes their fields by name.
+// prepare returns drafts of the tables, and their fields by the names of the variables.
 func prepare(tables []Table) ([]*draft, map[string]slot, error) {
 	drafts, slots := make([]*draft, len(tables)), map[string]slot{}
 	for i, t := range tables {
@@ -99,7 +98,7 @@ func prepare(tables []Table) ([]*draft, map[string]slot, error) {
 	return drafts, slots, nil
 }
 
-// assign puts the values where they belong, in the drafts.
+// assign sets the fields of the drafts from the variables.
 func assign(environ []string, slots map[string]slot) error {
 	values := map[string]string{}
 	for _, entry := range environ {
@@ -128,7 +127,7 @@ func assignOne(name, value string, slots map[string]slot) error {
 	return nil
 }
 
-// sortedKeys makes what depends on a map the same in every run.
+// sortedKeys returns the keys of m in order, so that errors do not depend on the order of a map.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -138,7 +137,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// title is how messages call a table.
+// title returns the name of a table for error texts.
 func title(t Table) string {
 	if t.Doc != "" {
 		return t.Doc

@@ -25,8 +25,8 @@ func Allow(names ...string) List {
 // Deny returns a list of all names but these.
 func Deny(names ...string) List { return List{names: slices.Clone(names), negate: true} }
 
-// Allows says whether the list selects what goes by these names: whether it
-// mentions one of them. It compares exactly.
+// Allows reports whether the list selects an object with these names. A list of selected names must contain one of
+// them, a list of excluded names none. Names are case-sensitive.
 func (l List) Allows(names ...string) bool {
 	if l.names == nil {
 		return true
@@ -35,15 +35,14 @@ func (l List) Allows(names ...string) bool {
 	return mentioned != l.negate
 }
 
-// Names are those that the list mentions, in order: the selected ones, or with
-// Negated the excluded ones. Nil for the list of all names.
+// Names returns the names in the list, in order: the selected ones, or the excluded ones if Negated returns true. It
+// returns nil for the list of all names.
 func (l List) Names() []string { return slices.Clone(l.names) }
 
-// Negated says whether Names are the excluded ones.
+// Negated reports whether Names returns the excluded names.
 func (l List) Negated() bool { return l.negate }
 
-// Unknown returns the names that the list mentions and that are not among known:
-// a name that selects nothing is an error in the list.
+// Unknown returns the names in the list that are not in known. The caller should report them as errors.
 func (l List) Unknown(known []string) []string {
 	var unknown []string
 	for _, name := range l.names {
@@ -54,7 +53,7 @@ func (l List) Unknown(known []string) []string {
 	return unknown
 }
 
-// String returns the list as UnmarshalText reads it.
+// String returns the list in the grammar of UnmarshalText.
 func (l List) String() string {
 	if l.names == nil {
 		return allNames
@@ -90,8 +89,8 @@ func (List) Grammar() string {
 	return "list: names separated by commas; a leading ^ selects all but these; all"
 }
 
-// splitNames splits at commas and refuses names that are empty, repeat a ^ or have
-// white space in them: they are typing errors.
+// splitNames splits a list at its commas. It rejects names that are empty, begin with another ^ or contain white space,
+// because these are typing errors.
 func splitNames(s string) ([]string, error) {
 	names := strings.Split(s, ",")
 	for _, name := range names {

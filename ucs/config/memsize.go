@@ -12,14 +12,14 @@ import (
 type MemSize uint64
 
 const (
-	// MemAuto leaves the choice to gucx.
+	// MemAuto means that gucx chooses the size.
 	MemAuto MemSize = 0
 	// MemInf is no limit.
 	MemInf MemSize = math.MaxUint64
-	// MemZero is an explicit zero: "0" in the environment. Write it in Go where a
-	// size of no bytes is meant, as 0 is MemAuto.
+	// MemZero is a size of 0 bytes: "0" in the environment. A program must use MemZero for that, because the value 0 is
+	// MemAuto.
 	MemZero MemSize = math.MaxUint64 - 1
-	// maxMemSize is the largest plain number of bytes.
+	// maxMemSize is the largest number of bytes.
 	maxMemSize = uint64(MemZero) - 1
 )
 
@@ -28,11 +28,11 @@ var (
 	errRange  = errors.New("out of range")
 )
 
-// memUnits are the suffixes, from small to large; each is 1024 of the one before.
+// memUnits are the suffixes in ascending order. Each unit is 1024 times the previous one.
 const memUnits = "bkmgtpe"
 
-// Bytes is the size as a number: 0 for MemZero, the largest uint64 for MemInf, and
-// auto for MemAuto.
+// Bytes returns the size as a number of bytes: 0 for MemZero, math.MaxUint64 for MemInf, and the argument auto for
+// MemAuto.
 func (m MemSize) Bytes(auto uint64) uint64 {
 	switch m {
 	case MemAuto:
@@ -43,8 +43,7 @@ func (m MemSize) Bytes(auto uint64) uint64 {
 	return uint64(m)
 }
 
-// String returns the size as UnmarshalText reads it, with the largest unit that
-// gives a whole number.
+// String returns the size in the grammar of UnmarshalText, as an integer in the largest possible unit.
 func (m MemSize) String() string {
 	switch m {
 	case MemAuto:
@@ -65,7 +64,7 @@ func (m MemSize) String() string {
 // MarshalText is String.
 func (m MemSize) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads a size; see Grammar. A fraction of a byte is cut off.
+// UnmarshalText parses a size; see Grammar. A fraction of a byte is rounded down.
 func (m *MemSize) UnmarshalText(text []byte) error {
 	s := strings.ToLower(string(text))
 	switch s {

@@ -1,7 +1,7 @@
 package config
 
-// Nearest returns the known name that takes the fewest edits to reach from name;
-// of several the first. Empty if none is known.
+// Nearest returns the known name with the smallest edit distance to name, and the first one if several have the same
+// distance. It returns "" if known is empty.
 func Nearest(name string, known []string) string {
 	best, bestEdits := "", -1
 	for _, k := range known {
@@ -12,8 +12,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// edits is the number of insertions, deletions, substitutions and swaps of
-// neighbours that turn a into b (optimal string alignment distance).
+// edits returns the optimal string alignment distance of a and b: the number of insertions, deletions, substitutions and
+// exchanges of adjacent characters that change a to b.
 func edits(a, b string) int {
 	row := func() []int { return make([]int, len(b)+1) }
 	before, last, this := row(), row(), row()

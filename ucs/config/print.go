@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// PrintOptions say what Print shows.
+// PrintOptions selects what Print prints.
 type PrintOptions struct {
 	// Docs adds the help and the grammar of each name as comments.
 	Docs bool
-	// Filter limits the names to those that contain it, in any case.
+	// Filter selects the names that contain it. It is not case-sensitive.
 	Filter string
 }
 
-// Print writes the tables as lines NAME=value that a shell can read back, in the
-// order of the tables and of the fields. A field with its zero value is shown with
-// its default.
+// Print writes the tables as lines NAME=value, in the order of the tables and of their fields. A shell can execute the
+// lines. For a field with its zero value Print writes the default.
 func Print(w io.Writer, opts PrintOptions, tables ...Table) error {
 	out := bufio.NewWriter(w)
 	for _, t := range tables {
@@ -50,7 +49,7 @@ func Print(w io.Writer, opts PrintOptions, tables ...Table) error {
 	return out.Flush()
 }
 
-// matching keeps the fields whose name contains the filter.
+// matching returns the fields whose names contain the filter.
 func matching(fields []field, filter string) []field {
 	var kept []field
 	for _, f := range fields {
@@ -61,7 +60,7 @@ func matching(fields []field, filter string) []field {
 	return kept
 }
 
-// comment writes a block of comment lines, broken at 80 columns.
+// comment writes a block of comment lines of at most 80 columns.
 func comment(w io.Writer, paragraphs ...string) {
 	const width = 80 - len("# ")
 	fmt.Fprintln(w, "#")
@@ -81,7 +80,7 @@ func comment(w io.Writer, paragraphs ...string) {
 	fmt.Fprintln(w, "#")
 }
 
-// shellWord quotes s if a POSIX shell would not take it as one word.
+// shellWord returns s, with quotes if a POSIX shell would not parse s as one word.
 func shellWord(s string) string {
 	for _, r := range s {
 		plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+.,:/^%@=", r)

@@ -1,12 +1,12 @@
 package config
 
-// Secret is a text that is not printed. The zero value is none.
+// Secret is a text that is never printed, such as a password. The zero value means that there is no secret.
 type Secret string
 
-// secretText is what is printed of a Secret.
+// secretText is printed in place of a Secret that is not empty.
 const secretText = "(not shown)"
 
-// String does not return the text, so that it does not get into a log.
+// String returns secretText or "", so that a log never contains the secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""

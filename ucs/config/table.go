@@ -7,16 +7,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Prefix starts every name in the environment.
+// Prefix is the beginning of the name of every variable.
 const Prefix = "GUCX_"
 
-// testPrefix begins the names that tests read for themselves.
+// testPrefix is the beginning of the names of variables that only tests read.
 const testPrefix = Prefix + "TEST_"
 
-// Table is one configuration struct and where it is in the environment.
+// Table is one configuration struct with the prefix of its variables.
 type Table struct {
-	// Prefix is put before the names of the fields, without GUCX_ and without the
-	// underscore that follows: "RC". Empty for tables of the whole library.
+	// Prefix is the part of the names of the variables between GUCX_ and the names of the fields, without the underscore
+	// at its end: "RC". It is empty for tables of the whole library.
 	Prefix string
 	// Doc is a title for the printer.
 	Doc string
@@ -24,7 +24,7 @@ type Table struct {
 	Config any
 }
 
-// names is how errors call the names of the table: "GUCX_RC_*".
+// names returns a pattern of the table's variables for error texts: "GUCX_RC_*".
 func (t Table) names() string {
 	if t.Prefix == "" {
 		return Prefix + "*"
@@ -32,19 +32,19 @@ func (t Table) names() string {
 	return Prefix + t.Prefix + "_*"
 }
 
-// validator is the hook of a table.
+// validator is a struct of a table that checks its values.
 type validator interface{ Validate() error }
 
 // field is one leaf of a table.
 type field struct {
-	name  string // in the environment, whole
+	name  string // complete name of the variable
 	doc   string
-	deflt string // how the zero value is shown; may be empty
+	deflt string // text for the zero value; may be empty
 	index []int  // path for reflect.Value.FieldByIndex
 	codec codec
 }
 
-// text is how the printer shows the field of the struct s.
+// text returns the value of the field in the struct s for Print.
 func (f *field) text(s reflect.Value) string {
 	v := s.FieldByIndex(f.index)
 	if f.deflt != "" && v.IsZero() {
@@ -62,8 +62,8 @@ func (t Table) structOf() (reflect.Value, error) {
 	return v.Elem(), nil
 }
 
-// fields lists the leaves in the order of declaration. It also checks the tags,
-// for mistakes in them are found by the first test that reads the table.
+// fields lists the leaves in the order of declaration. It also checks the tags, so that any test that reads the table
+// detects mistakes in them.
 func (t Table) fields() ([]field, error) {
 	s, err := t.structOf()
 	if err != nil {
@@ -80,7 +80,7 @@ func (t Table) fields() ([]field, error) {
 	return fields, nil
 }
 
-// appendFields adds the leaves of type s, which is found at path.
+// appendFields appends the leaves of the struct type s, which is at path.
 func appendFields(fields []field, s reflect.Type, prefix string, path []int) ([]field, error) {
 	for i := range s.NumField() {
 		f := s.Field(i)
@@ -108,12 +108,12 @@ func appendFields(fields []field, s reflect.Type, prefix string, path []int) ([]
 	return fields, nil
 }
 
-// isTable says whether a field of type t is a nested table and not a value.
+// isTable reports whether a field of type t is a nested table and not a value.
 func isTable(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[Value]())
 }
 
-// newField makes the leaf and tries its default in its grammar.
+// newField returns the leaf. It checks that the default is in the grammar of the field.
 func newField(f reflect.StructField, name string, path []int) (field, error) {
 	c, err := codecOf(f)
 	if err != nil {
@@ -128,7 +128,7 @@ func newField(f reflect.StructField, name string, path []int) (field, error) {
 	return leaf, nil
 }
 
-// validate calls the hooks of the nested tables of s, then that of s itself.
+// validate calls Validate of the nested tables of s, then of s itself.
 func validate(s reflect.Value) error {
 	var errs []error
 	for i := range s.NumField() {

@@ -2,14 +2,14 @@ package config
 
 import "strings"
 
-// Ternary switches something that may be impossible. The zero value is Auto.
+// Ternary enables or disables a feature that the system may not support. The zero value is Auto.
 type Ternary uint8
 
 const (
 	Auto Ternary = iota // gucx decides
-	No                  // off
-	Yes                 // on; an error where it is impossible
-	Try                 // on where it is possible
+	No                  // disabled
+	Yes                 // enabled; an error if the system does not support it
+	Try                 // enabled if the system supports it
 )
 
 var ternaryNames = [...]string{Auto: "auto", No: "n", Yes: "y", Try: "try"}
@@ -50,7 +50,7 @@ func (t *Ternary) UnmarshalText(text []byte) error {
 // Grammar describes the values.
 func (Ternary) Grammar() string { return "y, n, try or auto" }
 
-// parseBool reads y, yes, on, 1, true and their opposites in any case.
+// parseBool parses y, yes, on, 1, true, n, no, off, 0 and false, in upper or lower case.
 func parseBool(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "y", "yes", "on", "1", "true":

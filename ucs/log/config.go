@@ -14,16 +14,15 @@ import (
 type Config struct {
 	// Level is the level of the process.
 	Level Level `env:"LOG_LEVEL" default:"warn" doc:"Least severe level that is logged."`
-	// File is appended to instead of standard error.
+	// File is a file to which lines are appended. Empty means standard error.
 	File string `env:"LOG_FILE" doc:"File to which log messages are appended; %p is replaced by the process id, %h by the host name. Empty: standard error."`
 }
 
 // Table is the configuration for config.FromEnv.
 func (c *Config) Table() config.Table { return config.Table{Doc: "Log", Config: c} }
 
-// Apply sets the level of the process and, if there is a file, the output; else that
-// stays as it is. The result closes the file, after having sent the log back to standard
-// error. Errors: those of os.OpenFile; then nothing has changed.
+// Apply sets the level of the process. If c.File is not empty, it also sets the output. Close of the result restores
+// standard error as the output and closes the file. Errors: those of os.OpenFile; after an error nothing has changed.
 func Apply(c Config) (io.Closer, error) {
 	if c.File == "" {
 		SetLevel(c.Level)
@@ -38,7 +37,7 @@ func Apply(c Config) (io.Closer, error) {
 	return output{f}, nil
 }
 
-// path is File with its variables put in.
+// path returns File with the values of its variables.
 func (c Config) path() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -50,7 +49,7 @@ func (c Config) path() string {
 // output is a log file in use.
 type output struct{ *os.File }
 
-// Close leaves the file and closes it.
+// Close restores standard error as the output and closes the file.
 func (o output) Close() error {
 	Use(NewLineHandler(os.Stderr))
 	return o.File.Close()

@@ -1,5 +1,5 @@
-// Package log is what every layer logs through: log/slog, with UCX's levels and
-// its form of a line, one level for the process, and a guard that costs one load.
+// Package log is the log of all layers: log/slog with UCX's levels and line format, and one level for the process. The
+// check whether a level is enabled takes one load.
 //
 //	var logger = log.For("rc")
 //
@@ -12,7 +12,6 @@
 //
 //	[1763696000.123456] [node7:4711] ep.go:120 GUCX WARN  rc: peer sent no credits for a second, qpn 0x1a2
 //
-// An application that has a slog handler of its own gets the records by [Use]; they
-// carry the component as the attribute "component". A library never ends the
-// process: Fatal is a level, not an exit.
+// An application with its own slog handler passes it to [Use] and gets the records. Their attribute "component" is
+// the component. A library never ends the process: Fatal is a level, and does not exit.
 package log

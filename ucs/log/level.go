@@ -7,28 +7,27 @@ import (
 	"sync/atomic"
 )
 
-// Level says how much is logged: a message of a level is logged if the level of
-// the process is that or a later one. The zero value is Warn.
+// Level is the severity of a message and the verbosity of the process: a message is logged if its level is at most
+// that of the process, in the order of the constants. The zero value is Warn.
 type Level int8
 
 const (
-	Fatal Level = iota - 2 // the process, or all communication in it, cannot go on
-	Error                  // something failed that the caller is not told otherwise
+	Fatal Level = iota - 2 // the process, or all its communication, cannot continue
+	Error                  // a failure that no call returns
 	Warn                   // something is wrong or will be slow
-	Diag                   // what explains an unexpected choice
-	Info                   // what was chosen: devices, lanes
+	Diag                   // reasons of unexpected choices
+	Info                   // choices: devices, lanes
 	Debug                  // control path: objects made, connected, destroyed
 	Trace                  // control messages
 	Req                    // requests
 	Data                   // each message
 	Async                  // asynchronous events, timers
 	Func                   // entries into the library
-	Poll                   // each look into a queue
+	Poll                   // each poll of a queue
 	levelEnd
 )
 
-// levels gives each Level its name, its label in a line and its place among
-// slog's levels.
+// levels has the name of each Level, its label in a line, and the slog level that represents it.
 var levels = [levelEnd - Fatal]struct {
 	name, label string
 	slog        slog.Level
@@ -55,7 +54,7 @@ func (l Level) Level() slog.Level { return levels[l.index()].slog }
 // String returns the name.
 func (l Level) String() string { return levels[l.index()].name }
 
-// index is the place in levels; values outside the constants count as the nearest.
+// index returns the index of l in levels. Values outside the range of the constants get the index of the nearest one.
 func (l Level) index() int { return int(min(max(l, Fatal), Poll) - Fatal) }
 
 // Grammar describes the values in the environment.
@@ -70,7 +69,7 @@ func (Level) Grammar() string {
 // MarshalText is String.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads a name, in any case.
+// UnmarshalText parses a name, in upper or lower case.
 func (l *Level) UnmarshalText(text []byte) error {
 	for i := range levels {
 		if strings.EqualFold(levels[i].name, string(text)) {
@@ -81,7 +80,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return errLevel
 }
 
-// fromSlog is the most important Level that l reaches.
+// fromSlog returns the most severe Level whose slog level is at most l.
 func fromSlog(l slog.Level) Level {
 	for i := range levels {
 		if l >= levels[i].slog {
@@ -98,5 +97,5 @@ var threshold atomic.Int32
 // may call it, also on the data path.
 func On(l Level) bool { return int32(l) <= threshold.Load() }
 
-// SetLevel sets the level of the process and returns the one before.
+// SetLevel sets the level of the process and returns the previous level.
 func SetLevel(l Level) Level { return Level(threshold.Swap(int32(l))) }

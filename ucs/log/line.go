@@ -13,15 +13,15 @@ import (
 	"unicode"
 )
 
-// lineHandler writes records in UCX's form.
+// lineHandler writes records in UCX's line format.
 type lineHandler struct {
 	out       *lineWriter
 	component string
-	prefix    string // of the keys that follow: the groups, each with a dot
-	attrs     string // those of WithAttrs, formatted
+	prefix    string // prefix of further keys: the names of the groups, each with a dot
+	attrs     string // formatted attributes of WithAttrs
 }
 
-// lineWriter is what a handler and those derived from it share.
+// lineWriter is shared by a handler and the handlers that WithAttrs and WithGroup return.
 type lineWriter struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -29,8 +29,8 @@ type lineWriter struct {
 	pid  int
 }
 
-// NewLineHandler returns a handler that writes each record to w as one line, by
-// one call of Write; see the package comment for the form. It enables all levels.
+// NewLineHandler returns a handler that writes each record to w as one line, by one call of Write. The package
+// documentation has the format. The handler enables all levels.
 func NewLineHandler(w io.Writer) slog.Handler {
 	host, err := os.Hostname()
 	if err != nil {
@@ -124,7 +124,7 @@ func appendAttr(line *strings.Builder, prefix string, a slog.Attr) {
 	}
 }
 
-// printable keeps a record on one line: text may come from a peer.
+// printable replaces characters that are not printable, because text may come from a peer and a record must be one line.
 func printable(s string) string {
 	control := func(r rune) bool { return !unicode.IsPrint(r) }
 	if strings.IndexFunc(s, control) < 0 {

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// componentKey is the attribute that names who logs.
+// componentKey is the key of the attribute with the component that logs.
 const componentKey = "component"
 
-// For returns the logger of a component: "rc", "ucp". It may be made once, in a
-// package variable; later calls of Use and Apply take effect on it.
+// For returns the logger of a component: "rc", "ucp". A package may store it in a variable: later calls of Use and Apply
+// apply to the logger too.
 func For(component string) *slog.Logger {
 	return slog.New(relay{}.WithAttrs([]slog.Attr{slog.String(componentKey, component)}))
 }
@@ -24,18 +24,17 @@ type Hex uint64
 // LogValue formats the number.
 func (h Hex) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%#x", uint64(h))) }
 
-// target is where records go. It is a pointer to an interface value, as those
-// cannot be swapped atomically.
+// target is the handler that gets all records. It is a pointer, because an interface value cannot be exchanged
+// atomically.
 var target atomic.Pointer[slog.Handler]
 
 func init() { Use(NewLineHandler(os.Stderr)) }
 
-// Use sends all records to h from now on. What h says about enabled levels counts
-// in addition to the level of the process.
+// Use passes all further records to h. A record is logged if both h and the level of the process enable its level.
 func Use(h slog.Handler) { target.Store(&h) }
 
-// relay is the handler of every logger of For: it looks up the target at each
-// record, and gives it the attributes and groups that were added before.
+// relay is the handler of each logger from For. For each record it loads target, and applies the attributes and groups
+// that were added to the logger.
 type relay struct {
 	scope []func(slog.Handler) slog.Handler
 }
@@ -64,7 +63,7 @@ func (r relay) WithGroup(name string) slog.Handler {
 	return r.in(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
 }
 
-// in is r with one more step into the scope.
+// in returns a copy of r that also applies enter, which adds attributes or a group.
 func (r relay) in(enter func(slog.Handler) slog.Handler) relay {
 	return relay{scope: append(slices.Clip(r.scope), enter)}
 }

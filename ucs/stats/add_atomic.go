@@ -4,7 +4,6 @@ package stats
 
 import "sync/atomic"
 
-// Add adds n. It is atomic where a word of 8 bytes may be stored in parts, and for
-// the race detector, which rightly does not know of a plain add that is read
-// elsewhere.
+// Add adds n. The store is atomic, because this architecture may store 8 bytes in parts, or because the race detector
+// would report a plain store that another goroutine reads.
 func (c *Counter) Add(n uint64) { atomic.StoreUint64(&c.n, c.n+n) }

@@ -2,7 +2,6 @@
 
 package stats
 
-// Add adds n. It is a plain add: with one writer there is nothing to lock, and an
-// aligned word of 8 bytes is stored whole on these architectures. Load does not
-// order anything but the counter itself, so neither does Add.
+// Add adds n. A plain add is sufficient, because there is only one writer and these architectures store an aligned word of
+// 8 bytes in one access. Add and Load order no other memory accesses.
 func (c *Counter) Add(n uint64) { c.n += n }

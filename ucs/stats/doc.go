@@ -1,5 +1,5 @@
-// Package stats has counters of single objects, in a tree of names that can be
-// read while the objects work.
+// Package stats has counters of objects, in a tree with names. Any goroutine can read the tree while the objects are in
+// use.
 //
 //	type epStats struct{ sends, noResource stats.Counter }
 //
@@ -9,11 +9,9 @@
 //	…
 //	ep.stats.sends.Inc() // the goroutine that owns ep; one add to memory
 //
-// A counter has one writer, the owner of the object, and costs it a plain add. Any
-// goroutine may read: each value is one that the counter had, but values of one
-// snapshot need not be of one moment.
+// A counter has one writer, the owner of the object, for which counting is a plain add. Any goroutine may read. Each
+// value in a snapshot is one that the counter had, but the values may be from different times.
 //
-// Names come out in a fixed order: counters as they were added, children by name.
-// A Node has the method that expvar.Publish wants; this package does not import
-// expvar, as that would add a handler to the program's HTTP server.
+// The order in a snapshot is fixed: counters in the order in which they were added, children by name. A Node implements
+// expvar.Var. This package does not import expvar, because the import would add a handler to the program's HTTP server.
 package stats

@@ -13,7 +13,7 @@ import (
 // methods are for the control path; any goroutine may call them.
 type Node struct {
 	name string
-	tree *sync.Mutex // of the whole tree
+	tree *sync.Mutex // one lock for all nodes of the tree
 
 	counters   []namedCounter
 	histograms []namedHistogram
@@ -29,11 +29,11 @@ type namedCounter struct {
 // New returns the root of a tree.
 func New(name string) *Node { return &Node{name: name, tree: new(sync.Mutex)} }
 
-// Name is the name, unique among the children of its parent.
+// Name returns the name, which is unique among the children of the parent.
 func (n *Node) Name() string { return n.name }
 
-// Child adds a node below n. If n has a child of that name already, the new one is
-// called name#2, or by the next number that is free.
+// Child adds a node below n. If n already has a child with that name, the name of the new one is name#2, or has the next
+// unused number.
 func (n *Node) Child(name string) *Node {
 	n.tree.Lock()
 	defer n.tree.Unlock()
@@ -47,16 +47,16 @@ func (n *Node) Child(name string) *Node {
 	return c
 }
 
-// Add puts a counter under a name, which must be new in n. The node refers to the
-// counter until it is removed. Children and counters may share a name.
+// Add adds a counter to n. n must not have a counter with the same name yet. The node refers to c until the node is
+// removed. A child and a counter may have the same name.
 func (n *Node) Add(name string, c *Counter) {
 	n.tree.Lock()
 	defer n.tree.Unlock()
 	n.counters = append(n.counters, namedCounter{name, c})
 }
 
-// Remove takes n and what is below it out of the tree, when its object ends. It
-// does nothing a second time, and for a root.
+// Remove removes n and the nodes below it from the tree. The owner calls it when the object is closed. Idempotent. It has
+// no effect on a root.
 func (n *Node) Remove() {
 	n.tree.Lock()
 	defer n.tree.Unlock()
@@ -67,7 +67,7 @@ func (n *Node) Remove() {
 	n.parent = nil
 }
 
-// find is the child of that name; nil if there is none. The tree is locked.
+// find returns the child with that name; nil if there is none. The caller holds the lock of the tree.
 func (n *Node) find(name string) *Node {
 	at, found := slices.BinarySearchFunc(n.children, name, byName)
 	if !found {
@@ -93,14 +93,14 @@ type Snapshot struct {
 	Children   []Snapshot       `json:"children,omitempty"`
 }
 
-// Snapshot reads the counters and histograms of n and of what is below it.
+// Snapshot returns the values of the counters and histograms of n and of all nodes below it.
 func (n *Node) Snapshot() Snapshot {
 	n.tree.Lock()
 	defer n.tree.Unlock()
 	return n.snapshot()
 }
 
-// snapshot is Snapshot with the tree locked.
+// snapshot is Snapshot for a caller that holds the lock of the tree.
 func (n *Node) snapshot() Snapshot {
 	s := Snapshot{Name: n.name}
 	for _, c := range n.counters {
@@ -117,17 +117,17 @@ func (n *Node) snapshot() Snapshot {
 	return s
 }
 
-// String is the snapshot as JSON; with it a Node is an expvar.Var.
+// String returns the snapshot as JSON. It implements expvar.Var.
 func (n *Node) String() string {
 	text, err := json.Marshal(n.Snapshot())
-	if err != nil { // strings and numbers: cannot be
+	if err != nil { // not possible for strings and numbers
 		return fmt.Sprintf("%q", err)
 	}
 	return string(text)
 }
 
-// All yields each counter with its path: the names from the root of the snapshot,
-// with slashes, then a dot and the name of the counter: "ucp/worker/ep#2.sends".
+// All yields each counter with its path: the names of the nodes from the root of the snapshot, separated by slashes, and
+// the name of the counter after a dot: "ucp/worker/ep#2.sends".
 func (s Snapshot) All() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) { s.walk("", yield) }
 }
@@ -137,7 +137,7 @@ func (s Snapshot) AllHistograms() iter.Seq2[string, HistogramValue] {
 	return func(yield func(string, HistogramValue) bool) { s.walkHistograms("", yield) }
 }
 
-// walkHistograms yields the histograms below a path; false ends it.
+// walkHistograms yields the histograms below a path. It returns false if yield has returned false.
 func (s Snapshot) walkHistograms(above string, yield func(string, HistogramValue) bool) bool {
 	path := above + s.Name
 	for _, v := range s.Histograms {
@@ -153,7 +153,7 @@ func (s Snapshot) walkHistograms(above string, yield func(string, HistogramValue
 	return true
 }
 
-// walk yields the counters below a path; false ends it.
+// walk yields the counters below a path. It returns false if yield has returned false.
 func (s Snapshot) walk(above string, yield func(string, uint64) bool) bool {
 	path := above + s.Name
 	for _, v := range s.Counters {
