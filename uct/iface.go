@@ -190,8 +190,8 @@ type Counted interface {
 // update them.
 type StatsUpdater interface {
 	Counted
-	// UpdateStats updates these counters. The owner of the iface must call it before somebody reads them. Close
-	// updates them too.
+	// UpdateStats updates these counters. The owner of the iface must call it before the counters are read. Close updates
+	// them too.
 	UpdateStats()
 }
 

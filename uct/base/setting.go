@@ -8,10 +8,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Settle replaces 0 in a configuration, and auto for a size, by the default, and
-// checks the range. Error: ErrInvalidParam, with name, value and range. A caller with several settings
-// can combine the errors with cmp.Or.
-func Settle[N int | config.MemSize | time.Duration](name string, value *N, def, least, most N) error {
+// SetDefault sets *value to def if it is 0, or auto for a size, and checks that it is from least to most. Error:
+// ErrInvalidParam, with name, value and range. A caller with several settings can combine the errors with cmp.Or.
+func SetDefault[N int | config.MemSize | time.Duration](name string, value *N, def, least, most N) error {
 	if size, ok := any(value).(*config.MemSize); ok && *size == config.MemAuto {
 		*size = 0
 	}

@@ -17,7 +17,7 @@ func TestSettle(t *testing.T) {
 		ok       bool
 	}{{0, 7, true}, {1, 1, true}, {9, 9, true}, {10, 0, false}, {-1, 0, false}} {
 		n := c.in
-		err := Settle("N", &n, 7, 1, 9)
+		err := SetDefault("N", &n, 7, 1, 9)
 		if !c.ok {
 			assert.ErrorIs(t, err, uct.ErrInvalidParam)
 			assert.ErrorContains(t, err, "not in [1, 9]")
@@ -27,8 +27,8 @@ func TestSettle(t *testing.T) {
 		assert.Equal(t, c.want, n)
 	}
 	size := config.MemSize(config.MemAuto)
-	require.NoError(t, Settle("SIZE", &size, 4096, 1, 1<<20))
+	require.NoError(t, SetDefault("SIZE", &size, 4096, 1, 1<<20))
 	assert.EqualValues(t, 4096, size)
 	d := 2 * time.Hour
-	assert.ErrorContains(t, Settle("D", &d, time.Second, time.Millisecond, time.Hour), "D 2h0m0s not in [1ms, 1h0m0s]")
+	assert.ErrorContains(t, SetDefault("D", &d, time.Second, time.Millisecond, time.Hour), "D 2h0m0s not in [1ms, 1h0m0s]")
 }

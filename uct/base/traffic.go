@@ -2,14 +2,15 @@ package base
 
 import "github.com/gucx/gucx/ucs/stats"
 
-// Traffic counts the messages of an iface from the counts that its connections have in any case. The zero value is ready;
-// its methods, but AddStats and AddSent, must be called by the owner of the iface.
+// Traffic has the counters of the messages of an iface. It derives them from the counts that the protocol of each connection
+// needs, so that sending and receiving update no counter. The zero value is ready. Only the owner of the iface may call its
+// methods, except for AddStats and AddSent.
 type Traffic struct {
 	sent, received             stats.Counter
-	closedSent, closedReceived uint64 // over connections that are closed
+	closedSent, closedReceived uint64 // sums over the closed connections
 }
 
-// AddStats adds the counters what_sent and what_received to a node.
+// AddStats adds two counters to a node, whose names are what with the suffixes _sent and _received.
 func (t *Traffic) AddStats(n *stats.Node, what string) {
 	t.AddSent(n, what+"_sent")
 	n.Add(what+"_received", &t.received)

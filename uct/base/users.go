@@ -15,7 +15,7 @@ type Users struct {
 	closed bool
 }
 
-// Hold counts one more user. ErrClosed after Close.
+// Hold adds a user: the domain cannot be closed before Drop. ErrClosed after Close.
 func (u *Users) Hold() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -26,7 +26,7 @@ func (u *Users) Hold() error {
 	return nil
 }
 
-// Drop uncounts a user.
+// Drop removes a user that Hold has added.
 func (u *Users) Drop() {
 	u.mu.Lock()
 	u.n--

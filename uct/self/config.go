@@ -32,8 +32,8 @@ const (
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
-		base.Settle("FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxFIFOSize),
-		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize),
+		base.SetDefault("FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxFIFOSize),
+		base.SetDefault("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize),
 	)
 	if err != nil {
 		return c, err

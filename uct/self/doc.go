@@ -16,8 +16,8 @@
 //
 // They are complete when the call returns. The key names a slot of the domain's
 // table and is checked on every operation: region, range and right. Allocated
-// memory is Go memory, kept alive by its region, so an operation that overlaps with
-// Mem.Close never touches memory that is somebody else's.
+// memory is Go memory, which its region keeps reachable. So an operation that overlaps with Mem.Close never accesses memory
+// that was reused.
 //
 // # Groups
 //

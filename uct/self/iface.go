@@ -43,7 +43,7 @@ var _ uct.Iface = (*iface)(nil)
 const (
 	addrLen   = 8
 	maxHeader = 256     // of AMZcopy
-	maxZcopy  = 1 << 30 // far above what makes sense, so that nobody has to split
+	maxZcopy  = 1 << 30 // so large that the layer above need not split operations
 	maxIOV    = 16
 )
 

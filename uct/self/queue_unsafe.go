@@ -39,7 +39,7 @@ func inlineWord(id uint8, n int) uint64 { return uint64(id) | uint64(n)<<shiftLe
 // it needs no synchronization. tail, limit and head are running offsets in bytes.
 type queue struct {
 	tail  uint64         // offset of the next slot to fill
-	limit uint64         // value of tail at which AMShort uses the slow path: the queue is full, or awaited
+	limit uint64         // value of tail at which AMShort uses the slow path, because the queue is full or awaited is set
 	mask  uint64         // length of the ring in bytes, a power of two, minus 1
 	ring  unsafe.Pointer // the slots
 	head  uint64         // offset of the next slot to handle; the slot of a running handler is still in use
@@ -99,7 +99,7 @@ func (q *queue) full() bool { return q.tail == q.limit && !q.awaited }
 // room reports whether a message of any length fits.
 func (q *queue) room() bool { return !q.full() && len(q.free) > 0 }
 
-// take returns the payload area of a segment for the next message, or nil.
+// take removes a segment from the free ones for the next message, and returns its payload area; nil if there is none.
 func (q *queue) take() []byte {
 	if !q.room() {
 		return nil

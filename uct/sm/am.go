@@ -13,7 +13,7 @@ import (
 // 64-bit words, itself: without calls, no registers need to be saved.
 func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 	l := e.outLink
-	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
+	hold := l.hold.Load() // outside of the condition: otherwise the compiler stores the result of the call and compares it again
 	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
 		return e.amShortSlow(id, hdr, 0, 1, payload)
 	}
@@ -37,7 +37,7 @@ func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 // AMWords implements uct.AMWordSender, as AMShort.
 func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error {
 	l := e.outLink
-	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
+	hold := l.hold.Load() // outside of the condition: otherwise the compiler stores the result of the call and compares it again
 	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
 		return e.amShortSlow(id, first, second, 2, payload)
 	}

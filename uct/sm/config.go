@@ -89,10 +89,10 @@ const (
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
-		base.Settle("FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxSlots),
-		base.Settle("SEGS", &c.Segs, defaultSegs, 1, maxSegs),
-		base.Settle("MAX_PEERS", &c.MaxPeers, defaultMaxPeers, 1, maxPeers),
-		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegLen),
+		base.SetDefault("FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxSlots),
+		base.SetDefault("SEGS", &c.Segs, defaultSegs, 1, maxSegs),
+		base.SetDefault("MAX_PEERS", &c.MaxPeers, defaultMaxPeers, 1, maxPeers),
+		base.SetDefault("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegLen),
 	)
 	if err != nil {
 		return c, err

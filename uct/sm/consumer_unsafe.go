@@ -58,7 +58,7 @@ func (c *consumer) begin() (dialerControl uint32, valid bool) {
 // depth returns the number of slots.
 func (c *consumer) depth() int { return int((c.mask + 1) / slotLen) }
 
-// stop makes waiting return false for ever.
+// stop makes all later calls of waiting return false.
 func (c *consumer) stop() { c.base, c.off, c.want = unsafe.Pointer(&never), 0, 1 }
 
 // slot returns the slot of the next message. Before begin and after stop only its word is valid.
@@ -113,7 +113,7 @@ func claimLines(data []byte) {
 }
 
 // linesToClaim returns the number of lines that the receiver prefetches of a message of n bytes: of a long message only the first,
-// which has UCP's header. A handler that reads the others does so in order, and the processor prefetches them by itself
+// which has UCP's header. A handler that reads the others does so in order, and the CPU prefetches them by itself
 // (experiment 0140 in docs/perf).
 func linesToClaim(n int) int {
 	if n > claimedLen {

@@ -104,8 +104,8 @@ func (e *endpoint) fail(err error) {
 	}
 }
 
-// detach completes operations in flight with st and removes the EP from its link. A completion may call it
-// again.
+// detach completes operations in flight with st and removes the EP from its link. A completion may close the EP, which
+// calls detach again.
 func (e *endpoint) detach(st uct.Status) {
 	l := e.outLink
 	if l == unconnected {

@@ -12,8 +12,8 @@ const (
 
 // A sender that has stored a message must then check whether the receiver sleeps. A
 // receiver that has returned slots must check whether the sender sleeps.
-// A writer that has set its guard must check whether the key is still
-// valid. Between a store and a later load of another word every CPU needs a full
+// A peer that has set its guard must then check whether the key is still valid. Between a store and a later load of another
+// word every CPU needs a full
 // barrier, which would cost more than the rest of a message. Instead the other side,
 // which needs the order only rarely, calls membarrier(2): when it returns, every running thread of
 // every registered process has executed a full barrier.

@@ -14,7 +14,7 @@ type segments struct {
 	sent     [maxSegs]uint8          // ring of segments in flight that are free when the consumer has returned their slots
 	slots    [maxSegs]uint32         // lower half of the number of the slot of each segment in sent
 	oldest   uint8                   // index of the first element of sent
-	away     int                     // length of sent
+	inFlight int                     // length of sent
 	used     int                     // number of segments in use so far
 	most     int                     // total number of segments
 }
@@ -26,21 +26,21 @@ const firstSegments = 16
 func newSegments(returned *[maxSegs]atomic.Uint32, segs int) *segments {
 	l := &segments{returned: returned, most: segs}
 	for l.used < min(segs, firstSegments) {
-		l.join()
+		l.addUnused()
 	}
 	return l
 }
 
-// join adds a segment that was not used before, if there is one.
-func (l *segments) join() {
+// addUnused adds a segment that was not used before to the free ones, if there is one.
+func (l *segments) addUnused() {
 	if l.used < l.most {
 		l.used++
 		l.put(uint8(l.used - 1))
 	}
 }
 
-// isBack reports whether the consumer has returned segment i with a reply.
-func (l *segments) isBack(i uint8) bool { return l.returned[i].Load() == l.taken[i] }
+// isReturned reports whether the consumer has returned segment i with a reply.
+func (l *segments) isReturned(i uint8) bool { return l.returned[i].Load() == l.taken[i] }
 
 // next returns the next free segment. There must be one.
 func (l *segments) next() uint8 { return l.free[l.first] }
@@ -48,12 +48,12 @@ func (l *segments) next() uint8 { return l.free[l.first] }
 // collect frees the segments whose slots the consumer has returned: those before slot head.
 // If none is free then, it adds another one.
 func (l *segments) collect(head uint64) {
-	for ; l.away > 0 && int32(l.slots[l.sent[l.oldest]]-uint32(head)) < 0; l.away-- {
+	for ; l.inFlight > 0 && int32(l.slots[l.sent[l.oldest]]-uint32(head)) < 0; l.inFlight-- {
 		l.put(l.sent[l.oldest])
 		l.oldest++
 	}
 	if l.count == 0 {
-		l.join()
+		l.addUnused()
 	}
 }
 
@@ -75,8 +75,8 @@ func (l *segments) send(slot uint64) {
 // abandon frees a segment when the consumer has returned its slot.
 func (l *segments) abandon(i uint8, slot uint64) {
 	l.slots[i] = uint32(slot)
-	l.sent[l.oldest+uint8(l.away)] = i
-	l.away++
+	l.sent[l.oldest+uint8(l.inFlight)] = i
+	l.inFlight++
 }
 
 // put adds a segment to the free ones.

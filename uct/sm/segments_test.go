@@ -54,7 +54,7 @@ func (m *segmentsModel) run(steps int) {
 			m.answerOne()
 		}
 	}
-	assert.Equal(m.t, m.most, m.count+m.away+len(m.answers)+m.most-m.used, "all are somewhere")
+	assert.Equal(m.t, m.most, m.count+m.inFlight+len(m.answers)+m.most-m.used, "all are somewhere")
 }
 
 // consumeTo makes the consumer return the slots before head: a segment is free when its slot and those
@@ -95,9 +95,9 @@ func (m *segmentsModel) takeOne() {
 func (m *segmentsModel) answerOne() {
 	a := m.answers[0]
 	m.answers = m.answers[1:]
-	require.False(m.t, m.isBack(a.seg))
+	require.False(m.t, m.isReturned(a.seg))
 	m.returned[a.seg].Add(1)
-	require.True(m.t, m.isBack(a.seg))
+	require.True(m.t, m.isReturned(a.seg))
 	if m.rng.IntN(2) == 0 {
 		m.put(a.seg)
 		delete(m.out, a.seg)

@@ -107,7 +107,7 @@ func (e *endpoint) hasReply() bool {
 	if e.tx.slots == nil || q.first == q.end {
 		return false
 	}
-	return e.tx.pool.isBack(q.pieces[q.first%uint(len(q.pieces))].seg)
+	return e.tx.pool.isReturned(q.pieces[q.first%uint(len(q.pieces))].seg)
 }
 
 // canPostOp reports whether an operation of one piece can be sent at once.

@@ -27,7 +27,7 @@ const (
 	stateReturn = stateSend | stateOften
 )
 
-// wakePeer wakes the owner of the control block if a bit of what is armed.
+// wakePeer wakes the owner of the control block if one of the bits in the argument what is armed.
 //
 //go:noinline
 func wakePeer(c *control, what uint32, fd int) {

@@ -162,8 +162,7 @@ func (it *iface) unprovenCause() error {
 	return errUnproven
 }
 
-// declineVersion answers a HELLO of another version, of which only the first helloStart bytes can
-// be decoded.
+// declineVersion replies to a HELLO of another version, of which only the first helloStart bytes can be decoded.
 func (s *incoming) declineVersion(h *hello) {
 	answer := hello{version: helloVersion, msg: msgAnswer, code: codeVersion, from: s.it.addr.key}
 	_ = sendHello(s.it.io, s.fd, &answer, nil, nil)
@@ -252,7 +251,7 @@ func (it *iface) respond(s *incoming, h *hello) {
 	}
 	if c == nil {
 		c = &conn{it: it, key: h.from, secret: s.secret, link: link{fd: -1}}
-		if h.from != it.addr.key { // with a connection to ourselves, the dialing conn is in the table
+		if h.from != it.addr.key { // for a connection to the own iface, the conn that dials is in the table
 			it.addConn(c)
 		}
 	}

@@ -134,13 +134,13 @@ func (c Config) withDefaults() (Config, error) {
 
 func (c *Config) sizes() error {
 	err := cmp.Or(
-		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize),
-		base.Settle("TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf),
-		base.Settle("RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf),
-		base.Settle("JOIN", &c.Join, defaultJoin, 1, maxBuf),
-		base.Settle("JOINV", &c.JoinV, defaultJoinV, 1, maxBuf),
-		base.Settle("STRIPE_THRESH", &c.StripeThresh, defaultStripe, 1, maxRMA),
-		base.Settle("SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize),
+		base.SetDefault("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize),
+		base.SetDefault("TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf),
+		base.SetDefault("RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf),
+		base.SetDefault("JOIN", &c.Join, defaultJoin, 1, maxBuf),
+		base.SetDefault("JOINV", &c.JoinV, defaultJoinV, 1, maxBuf),
+		base.SetDefault("STRIPE_THRESH", &c.StripeThresh, defaultStripe, 1, maxRMA),
+		base.SetDefault("SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize),
 	)
 	if err != nil {
 		return err
@@ -154,22 +154,22 @@ func (c *Config) sizes() error {
 
 func (c *Config) counts() error {
 	return cmp.Or(
-		base.Settle("TX_OPS", &c.TxOps, defaultTxOps, 1, 1<<20),
-		base.Settle("MAX_HANDSHAKES", &c.MaxHandshakes, defaultHandshakes, 1, 1<<16),
-		base.Settle("MAX_CONN_PER_PEER", &c.ConnsPerPeer, defaultPerPeer, 1, maxPerPeer),
-		base.Settle("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, 1<<20),
+		base.SetDefault("TX_OPS", &c.TxOps, defaultTxOps, 1, 1<<20),
+		base.SetDefault("MAX_HANDSHAKES", &c.MaxHandshakes, defaultHandshakes, 1, 1<<16),
+		base.SetDefault("MAX_CONN_PER_PEER", &c.ConnsPerPeer, defaultPerPeer, 1, maxPerPeer),
+		base.SetDefault("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, 1<<20),
 	)
 }
 
 func (c *Config) times() error {
 	const longest = time.Hour // fits in the kernel's fields of seconds and milliseconds
 	return cmp.Or(
-		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, longest),
-		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, longest),
-		base.Settle("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, longest),
-		base.Settle("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, longest),
-		base.Settle("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, longest),
-		base.Settle("LINGER", &c.Linger, defaultLinger, time.Millisecond, longest),
+		base.SetDefault("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, longest),
+		base.SetDefault("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, longest),
+		base.SetDefault("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, longest),
+		base.SetDefault("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, longest),
+		base.SetDefault("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, longest),
+		base.SetDefault("LINGER", &c.Linger, defaultLinger, time.Millisecond, longest),
 	)
 }
 

@@ -39,7 +39,7 @@ type conn struct {
 	secret    pairKey           // shared key of both ifaces; nil before a handshake
 	certName  string            // identity in the certificate of the peer, set by the first link; "" without TLS
 	id        uint64            // id of the open connection, or of our attempt
-	path      path              // how to dial; not known if only the peer may dial
+	path      path              // addresses for dialing; not set if only the peer may dial
 	addr      netip.AddrPort    // address of the peer for error texts; set by the first EP
 	eps       base.List[*endpoint]
 	unproven  *unproven // nil: the connection has no limits

@@ -93,6 +93,7 @@ func (c *conn) serveGet(t target, length uint64) error {
 	return floodError(c.reply(frameDone, uint8(ucs.StatusOK), nil))
 }
 
+// floodError returns errFlooded if ok is false: there was no room for a reply, because the peer exceeds maxReplies.
 func floodError(ok bool) error {
 	if ok {
 		return nil

@@ -155,8 +155,8 @@ func (it *iface) AddStats(n *stats.Node) {
 	it.traffic.AddStats(n, "requests")
 }
 
-// UpdateStats implements uct.StatsUpdater. Requests are active messages, puts, gets, atomics and flushes, each part of a
-// striped put for itself; those that the iface receives from itself do not count.
+// UpdateStats implements uct.StatsUpdater. Requests are active messages, puts, gets, atomics, flushes, and the parts of
+// striped puts, each of which counts as one request. Requests that the iface receives from itself do not count.
 func (it *iface) UpdateStats() {
 	var sent, received uint64
 	for _, c := range it.known.All() {

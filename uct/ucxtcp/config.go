@@ -110,12 +110,12 @@ func (c *Config) choices() error {
 
 func (c *Config) sizes() error {
 	err := cmp.Or(
-		base.Settle("MAX_FRAME", &c.MaxFrame, defaultMaxFrame, minFrame, maxFrame),
-		base.Settle("TX_SEG_SIZE", &c.TxSegSize, min(defaultTxSeg, c.MaxFrame), 64, c.MaxFrame),
-		base.Settle("TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf),
-		base.Settle("RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf),
-		base.Settle("JOIN", &c.Join, defaultJoin, 1, maxBuf),
-		base.Settle("SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxFrame),
+		base.SetDefault("MAX_FRAME", &c.MaxFrame, defaultMaxFrame, minFrame, maxFrame),
+		base.SetDefault("TX_SEG_SIZE", &c.TxSegSize, min(defaultTxSeg, c.MaxFrame), 64, c.MaxFrame),
+		base.SetDefault("TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf),
+		base.SetDefault("RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf),
+		base.SetDefault("JOIN", &c.Join, defaultJoin, 1, maxBuf),
+		base.SetDefault("SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxFrame),
 	)
 	if err != nil {
 		return err
@@ -128,22 +128,22 @@ func (c *Config) sizes() error {
 
 func (c *Config) counts() error {
 	return cmp.Or(
-		base.Settle("TX_OPS", &c.TxOps, defaultTxOps, 1, 1<<20),
-		base.Settle("MAX_UNNAMED", &c.MaxUnnamed, defaultUnnamed, 1, 1<<16),
-		base.Settle("MAX_PER_SOURCE", &c.MaxPerSource, min(defaultPerSource, c.MaxUnnamed), 1, 1<<16),
-		base.Settle("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, 1<<20),
+		base.SetDefault("TX_OPS", &c.TxOps, defaultTxOps, 1, 1<<20),
+		base.SetDefault("MAX_UNNAMED", &c.MaxUnnamed, defaultUnnamed, 1, 1<<16),
+		base.SetDefault("MAX_PER_SOURCE", &c.MaxPerSource, min(defaultPerSource, c.MaxUnnamed), 1, 1<<16),
+		base.SetDefault("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, 1<<20),
 	)
 }
 
 func (c *Config) times() error {
 	const maxAM = time.Hour // fits in the kernel's fields of seconds
 	return cmp.Or(
-		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, maxAM),
-		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, maxAM),
-		base.Settle("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, maxAM),
-		base.Settle("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, maxAM),
-		base.Settle("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, maxAM),
-		base.Settle("LINGER", &c.Linger, defaultLinger, time.Millisecond, maxAM),
+		base.SetDefault("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, maxAM),
+		base.SetDefault("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, maxAM),
+		base.SetDefault("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, maxAM),
+		base.SetDefault("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, maxAM),
+		base.SetDefault("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, maxAM),
+		base.SetDefault("LINGER", &c.Linger, defaultLinger, time.Millisecond, maxAM),
 	)
 }
 

@@ -34,7 +34,7 @@ func (c *RCConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
 
 // checkPostlist checks the range of TX_POSTLIST and replaces zero by the default.
 func checkPostlist(n *int) error {
-	return base.Settle("TX_POSTLIST", n, 1, 1, maxPostlist)
+	return base.SetDefault("TX_POSTLIST", n, 1, 1, maxPostlist)
 }
 
 // RC makes the reliable-connected transport for ib.New. Ifaces that are opened without a Config use

@@ -57,18 +57,18 @@ const (
 // withDefaults replaces zero values with defaults and checks ranges.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
-		base.Settle("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
-		base.Settle("TX_CQ_LEN", &c.TxCQDepth, defaultTxCQDepth, 1, 1<<20),
-		base.Settle("TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1<<20),
-		base.Settle("TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE),
-		base.Settle("TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1<<15),
-		base.Settle("MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1<<10),
-		base.Settle("RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, minRxDepth, 1<<15),
-		base.Settle("FC_WND_SIZE", &c.FCWindow, defaultFCWindow, 1, rcwire.MaxCredits),
-		base.Settle("RETRY_COUNT", &c.RetryCount, defaultRetryCount, 1, 7),
-		base.Settle("MAX_RD_ATOMIC", &c.MaxRDAtomic, defaultMaxRDAtomic, 1, 255),
-		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minInline, maxSegSize),
-		base.Settle("TX_MAX_INLINE", &c.TxMaxInline, defaultTxMaxInline, minInline, maxSegSize),
+		base.SetDefault("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
+		base.SetDefault("TX_CQ_LEN", &c.TxCQDepth, defaultTxCQDepth, 1, 1<<20),
+		base.SetDefault("TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1<<20),
+		base.SetDefault("TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE),
+		base.SetDefault("TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1<<15),
+		base.SetDefault("MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1<<10),
+		base.SetDefault("RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, minRxDepth, 1<<15),
+		base.SetDefault("FC_WND_SIZE", &c.FCWindow, defaultFCWindow, 1, rcwire.MaxCredits),
+		base.SetDefault("RETRY_COUNT", &c.RetryCount, defaultRetryCount, 1, 7),
+		base.SetDefault("MAX_RD_ATOMIC", &c.MaxRDAtomic, defaultMaxRDAtomic, 1, 255),
+		base.SetDefault("SEG_SIZE", &c.SegSize, defaultSegSize, minInline, maxSegSize),
+		base.SetDefault("TX_MAX_INLINE", &c.TxMaxInline, defaultTxMaxInline, minInline, maxSegSize),
 	)
 	if err != nil {
 		return c, err

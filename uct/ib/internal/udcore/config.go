@@ -55,18 +55,18 @@ const (
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
-		base.Settle("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
-		base.Settle("TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1<<20),
-		base.Settle("TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE),
-		base.Settle("TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1<<15),
-		base.Settle("WINDOW", &c.Window, defaultWindow, 1, dgram.MaxWindow),
-		base.Settle("MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1<<10),
-		base.Settle("RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, 4, 1<<15),
-		base.Settle("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, maxConns),
-		base.Settle("TX_MAX_INLINE", &c.TxMaxInline, defaultTxMaxInline, minInline, maxInline),
-		base.Settle("TIMEOUT", &c.Timeout, defaultTimeout, 1, math.MaxInt64),
-		base.Settle("TIMER_RTO", &c.RTO, defaultRTO, 1, math.MaxInt64),
-		base.Settle("TIMER_MAX_RTO", &c.MaxRTO, defaultMaxRTO, 1, math.MaxInt64),
+		base.SetDefault("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
+		base.SetDefault("TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1<<20),
+		base.SetDefault("TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE),
+		base.SetDefault("TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1<<15),
+		base.SetDefault("WINDOW", &c.Window, defaultWindow, 1, dgram.MaxWindow),
+		base.SetDefault("MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1<<10),
+		base.SetDefault("RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, 4, 1<<15),
+		base.SetDefault("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, maxConns),
+		base.SetDefault("TX_MAX_INLINE", &c.TxMaxInline, defaultTxMaxInline, minInline, maxInline),
+		base.SetDefault("TIMEOUT", &c.Timeout, defaultTimeout, 1, math.MaxInt64),
+		base.SetDefault("TIMER_RTO", &c.RTO, defaultRTO, 1, math.MaxInt64),
+		base.SetDefault("TIMER_MAX_RTO", &c.MaxRTO, defaultMaxRTO, 1, math.MaxInt64),
 	)
 	if err != nil {
 		return c, err

@@ -49,9 +49,9 @@ func (c *Config) Shares() bool { return c.ShareDomain != "" && c.ShareDomain != 
 // not have.
 func (c Config) withDefaults() (Config, error) {
 	err := cmp.Or(
-		base.Settle("QUEUE_CONNS", &c.QueueConns, defaultQueueConns, 1, maxQueueConns),
-		base.Settle("QUEUE_TX_LEN", &c.QueueTxDepth, defaultQueueTxDepth, 1, maxQueueTxDepth),
-		base.Settle("QUEUE_CQ_LEN", &c.QueueCQDepth, defaultQueueCQDepth, 2*maxQueueConns, maxQueueCQDepth),
+		base.SetDefault("QUEUE_CONNS", &c.QueueConns, defaultQueueConns, 1, maxQueueConns),
+		base.SetDefault("QUEUE_TX_LEN", &c.QueueTxDepth, defaultQueueTxDepth, 1, maxQueueTxDepth),
+		base.SetDefault("QUEUE_CQ_LEN", &c.QueueCQDepth, defaultQueueCQDepth, 2*maxQueueConns, maxQueueCQDepth),
 	)
 	switch c.ShareDomain {
 	case "":
