@@ -34,14 +34,13 @@ type PublicKey [keyLen]byte
 // UUID returns the first 8 bytes of the key. They identify the worker and are never all 0.
 func (k *PublicKey) UUID() uint64 { return binary.LittleEndian.Uint64(k[:]) }
 
-// Address describes a worker to its peers: what they need to choose transports and to
-// connect.
+// Address is the address of a worker. It has everything that peers need to choose transports and to connect.
 type Address struct {
 	// Key is the public key of the worker. Its UUID is not 0.
 	Key PublicKey
 	// MDs are the memory domains that resources refer to by index.
 	MDs []MD
-	// Resources are the open transports, by index the same at both sides.
+	// Resources are the open transports. A resource has the same index at both sides.
 	Resources []Resource
 }
 
@@ -50,11 +49,11 @@ func (a *Address) UUID() uint64 { return a.Key.UUID() }
 
 // MD is a memory domain in an address.
 type MD struct {
-	Component string // keys of this MD are understood by MDs of the same component
+	Component string // MDs of the same component can unpack keys of this MD
 }
 
-// Resource is one open transport in an address. All fields but Device are packed, so that
-// both sides compute with the same numbers.
+// Resource is one open transport in an address. All fields except Device are packed, so both sides compute scores from the
+// same numbers.
 type Resource struct {
 	Transport string
 	Device    string // for logs and errors of this side; not packed

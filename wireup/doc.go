@@ -1,10 +1,10 @@
-// Package wireup describes how two workers reach each other: as data, for programs that show or check it.
+// Package wireup has types that describe how two workers connect, for programs that print or check it.
 //
 //   - [Address] is the address of a worker: its transports, their capabilities and costs.
 //     [UnpackAddress] decodes what the method Address of a worker of package ucp returns.
-//   - [Role] is what a connection uses a transport for.
-//   - [Choice] says which pairs of a local and a remote transport were considered for a role, what each costs, and why a pair was
-//     chosen or refused. Package ucp has one for each role in EPInfo.Choices.
+//   - [Role] is the purpose for which a connection uses a transport, such as put and get.
+//   - [Choice] lists the pairs of a local and a remote transport that were considered for a role: the cost of each pair, and the
+//     reason if a pair cannot be used. EPInfo.Choices of package ucp has one Choice for each role.
 //
 // Package ucp makes the choice and connects the workers.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Role is what a lane is used for. Its number is on the wire.
+// Role is the purpose of a lane. Handshake messages contain these numbers.
 type Role uint8
 
 // Roles of lanes. The bandwidth roles may have several lanes, the others have one.

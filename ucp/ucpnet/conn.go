@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Conn is a connection over the stream of an EP. Several goroutines may call its methods concurrently.
-// The stream contains the bytes of one Write without a gap; concurrent Reads each get a part of the stream.
+// Conn is a connection over the stream of an EP. Several goroutines may call its methods concurrently. The bytes of one Write
+// are contiguous in the stream. Each of several concurrent Reads gets another part of the stream.
 type Conn struct {
 	w             *ucp.SharedWorker
 	ep            *ucp.EP

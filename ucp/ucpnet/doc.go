@@ -8,8 +8,8 @@
 //
 // The worker must be shared ([ucp.Worker.Share]): several goroutines may use its connections
 // concurrently. Dial and Listen connect through a socket; [ucp.Worker.Listen]
-// describes it, and which processes may connect. One lock of the worker serializes all calls of its connections and
-// listeners.
+// describes it, and which processes may connect. All calls of the connections and listeners of one worker take the same
+// lock.
 //
 // # Progress
 //

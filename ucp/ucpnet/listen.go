@@ -95,8 +95,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: netError("accept", err)}
 }
 
-// next moves a waiting connection to c, unless c is set, and reports whether c is set. The Dial of the connection needs
-// no more progress of this side, or its peer is gone.
+// next sets *c to the first waiting connection that Accept may return: the Dial of its peer needs no more progress of this
+// side, or the peer is gone. It does nothing if *c is set already. It reports whether *c is set.
 func (l *Listener) next(c **Conn) bool {
 	if *c != nil || len(l.waiting) == 0 || l.open.Err() != nil {
 		return *c != nil

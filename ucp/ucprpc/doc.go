@@ -10,14 +10,14 @@
 //	cl, err := ucprpc.Dial(ctx, context, "tcp", "10.0.0.1:7000", ucprpc.ClientConfig{})
 //	reply, err := cl.Call(ctx, echo, request, buf)
 //
-// Requests and replies have any length up to Limits. A call and its handler allocate nothing of this package if buf
-// has room for the reply. A request carries its deadline: the context of a handler ends when its caller stops waiting.
+// Requests and replies may have any length up to Limits. If buf has room for the reply, this package allocates nothing for a
+// call and its handler. A request contains its deadline: the context of a handler ends when its caller stops waiting.
 //
 // # Goroutines
 //
-// Clients, peers and memory may be used by any goroutine. One that waits makes progress for all, if no other one does;
-// so a single caller needs no switch between goroutines. A client whose callers are idle is driven by a goroutine
-// that sleeps until something arrives.
+// Any goroutine may use clients, peers and memory. A goroutine that waits makes progress for all others, if no other goroutine
+// does. So a single caller needs no switch between goroutines. While a client has no callers, a goroutine of the client makes
+// progress; it sleeps until something arrives.
 //
 // A handler runs in a goroutine, or, if it is quick, inline in the goroutine that makes progress: see HandlerConfig. A
 // handler that panics ends the process.
@@ -32,7 +32,7 @@
 //
 // A Client whose connection has failed connects again, with exponential, randomized pauses. It sends requests that were
 // not sent over the next connection. Requests that may have run fail with CodeLost, unless their Method is idempotent.
-// Server.Shutdown lets peers move to another server without an error.
+// During Server.Shutdown clients connect to another server, and no call fails.
 //
 // # Security
 //

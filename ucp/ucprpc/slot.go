@@ -43,7 +43,7 @@ type slot struct {
 	over      bool         // reply or err is final
 	posted    bool         // ucp has accepted the operation
 	abandoned bool         // the context of the caller was done first
-	held      bool         // the driver is working on the operation; if it fails meanwhile, the driver completes it afterwards
+	busy      bool         // the driver is in a call for the operation; if the operation fails meanwhile, the driver completes it afterwards
 	send      *ucp.Request // uses data, or is the flush of a put; nil if there is none
 	recv      *ucp.Request // writes to the buffer; nil if there is none
 }
@@ -116,7 +116,7 @@ func (s *slot) post() {
 		s.end(&Error{Code: CodeDraining})
 		return
 	}
-	s.held = true // if the EP fails here, OnError calls drop
+	s.busy = true // if the EP fails here, OnError calls drop
 	var err error
 	switch s.op {
 	case opCall, opOneWay:
@@ -141,7 +141,7 @@ func (s *slot) post() {
 	default:
 		s.posted = true
 	}
-	s.held = false
+	s.busy = false
 	s.endIfOver()
 }
 
@@ -204,9 +204,9 @@ func (s *slot) onSent(err error) {
 		s.end(err)
 		return
 	}
-	s.held = true // as in post
+	s.busy = true // as in post
 	s.onDataSent()
-	s.held = false
+	s.busy = false
 	s.endIfOver()
 }
 
@@ -241,7 +241,7 @@ func (s *slot) end(err error) {
 // endIfOver completes the operation and wakes the caller if the result is final and ucp no longer uses memory of the
 // caller.
 func (s *slot) endIfOver() {
-	if !s.active || !s.over || s.send != nil || s.recv != nil || s.held {
+	if !s.active || !s.over || s.send != nil || s.recv != nil || s.busy {
 		return
 	}
 	s.active = false
@@ -270,7 +270,7 @@ func (s *slot) abandonOp() {
 			break
 		}
 	}
-	s.held = true
+	s.busy = true
 	if s.send.Cancel() { // nothing was sent, so the peer does not know of the call
 		sendCancel = false
 	}
@@ -281,7 +281,7 @@ func (s *slot) abandonOp() {
 	if s.send != nil || s.recv != nil {
 		s.limitRevoke()
 	}
-	s.held = false
+	s.busy = false
 	s.endIfOver()
 }
 
@@ -333,9 +333,9 @@ func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
 		s.buf = make([]byte, m.Length)
 	}
 	s.reply = s.buf[:m.Length]
-	s.held = true // as in post
+	s.busy = true // as in post
 	r, err := m.Recv(s.reply, &s.receiving)
-	s.held = false
+	s.busy = false
 	s.over, s.err, s.recv = true, nil, r
 	if err != nil {
 		s.err = &Error{Code: CodeLost, Err: err}
