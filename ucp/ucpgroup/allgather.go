@@ -50,16 +50,16 @@ func (c *Comm) allgather(send, recv []byte) (*schedule, error) {
 	return s, nil
 }
 
-// blocks is memory in n nearly equal parts, one for each rank.
+// blocks is memory that is divided into n parts, one for each rank, whose lengths differ by at most one byte.
 type blocks struct {
 	b []byte
 	n int
 }
 
-// at is the part of a rank.
+// at returns the part of a rank.
 func (b blocks) at(rank int) []byte { return b.span(rank, rank+1) }
 
-// span is the parts of ranks from i to just before j.
+// span returns the contiguous parts of the ranks i to j-1.
 func (b blocks) span(i, j int) []byte { return b.b[i*len(b.b)/b.n : j*len(b.b)/b.n] }
 
 // doublingAllgather exchanges all collected parts between ranks at distance 1, 2, 4 ... The number of

@@ -65,30 +65,30 @@ func (s *schedule) allreduce(b []byte, size int) {
 	}
 }
 
-// vector is numbers in memory, and scratch memory as long.
+// vector is an array of numbers, with scratch memory of the same length.
 type vector struct {
 	b, tmp []byte
-	size   int // of a number
+	size   int // size of a number in bytes
 }
 
 func (v vector) len() int { return len(v.b) / v.size }
 
-// block is part i of n nearly equal ones, and the scratch memory at the same place.
+// block returns part i of n parts of nearly the same length, and the corresponding part of the scratch memory.
 func (v vector) block(i, n int) (b, tmp []byte) { return v.blocks(i, i+1, n) }
 
-// blocks are the parts from i to just before j, of n.
+// blocks returns parts i to j-1 of n, and the corresponding parts of the scratch memory.
 func (v vector) blocks(i, j, n int) (b, tmp []byte) {
 	from, to := i*v.len()/n*v.size, j*v.len()/n*v.size
 	return v.b[from:to], v.tmp[from:to]
 }
 
-// core is the largest power of two of ranks that is at most n. The remaining ranks form pairs with as
-// many of the others: the even rank sends its numbers to the next one, and receives
-// the result.
+// core is a subset of n ranks whose size is the largest power of two up to n, for algorithms that need a power of two. The
+// first 2*extra ranks form pairs: the even rank, which is outside of the core, sends its numbers to the odd one and later
+// receives the result.
 type core struct {
 	size  int // a power of two
-	extra int // ranks beyond
-	rank  int // among the core; -1 outside
+	extra int // number of ranks outside of the core
+	rank  int // number of this rank within the core; -1 if it is outside
 }
 
 func coreOf(rank, n int) core {
@@ -105,8 +105,8 @@ func coreOf(rank, n int) core {
 	return k
 }
 
-// real is the rank in the communicator of one of the core.
-func (k core) real(rank int) int {
+// commRank returns the rank in the communicator of a rank of the core.
+func (k core) commRank(rank int) int {
 	if rank < k.extra {
 		return 2*rank + 1
 	}
@@ -145,7 +145,7 @@ func (s *schedule) recursiveDoubling(v vector) {
 	k := coreOf(s.c.rank, s.c.Size())
 	if s.foldIn(v, k) {
 		for d := 1; d < k.size; d *= 2 {
-			peer := k.real(k.rank ^ d)
+			peer := k.commRank(k.rank ^ d)
 			s.recv(peer, v.tmp)
 			s.send(peer, v.b)
 			s.wait()
@@ -166,29 +166,29 @@ func (s *schedule) rabenseifner(v vector) {
 			peer := k.rank ^ d
 			mine, _ := v.blocks(k.rank&^(d-1), k.rank&^(d-1)+d, k.size)
 			other, _ := v.blocks(peer&^(d-1), peer&^(d-1)+d, k.size)
-			s.recv(k.real(peer), other)
-			s.send(k.real(peer), mine)
+			s.recv(k.commRank(peer), other)
+			s.send(k.commRank(peer), mine)
 			s.wait()
 		}
 	}
 	s.sendToExtra(v, k)
 }
 
-// halve is a reduce-scatter among the core: it leaves block rank of core.size with each.
+// halve is a reduce-scatter within the core: afterwards each rank of the core has the result of the block with its number.
 func (s *schedule) halve(v vector, k core) {
 	for d := k.size / 2; d >= 1; d /= 2 {
 		peer := k.rank ^ d
 		keep, tmp := v.blocks(k.rank&^(d-1), k.rank&^(d-1)+d, k.size)
 		give, _ := v.blocks(peer&^(d-1), peer&^(d-1)+d, k.size)
-		s.recv(k.real(peer), tmp)
-		s.send(k.real(peer), give)
+		s.recv(k.commRank(peer), tmp)
+		s.send(k.commRank(peer), give)
 		s.wait()
 		s.reduce(keep, tmp)
 	}
 }
 
-// ringAllreduce passes blocks around, first folding, then collecting: any number of ranks sends
-// each number just twice, in 2(n-1) rounds.
+// ringAllreduce passes blocks around a ring of all ranks: in n-1 rounds it folds them, in n-1 further rounds it collects the
+// results. Each number is sent twice, for any number of ranks.
 func (s *schedule) ringAllreduce(v vector) {
 	n, me := s.c.Size(), s.c.rank
 	next, before := (me+1)%n, (me-1+n)%n

@@ -2,8 +2,8 @@ package ucpgroup
 
 import "context"
 
-// Barrier returns when every rank of the communicator has called it. For the errors, and for
-// what the end of ctx does, see "Collective operations" in the package documentation.
+// Barrier returns when every rank of the communicator has called it. For errors, and for the effect if ctx is done first,
+// see "Collective operations" in the package documentation.
 func (c *Comm) Barrier(ctx context.Context) error {
 	s, err := c.barrier()
 	return c.run(ctx, s, err)
@@ -15,8 +15,8 @@ func (c *Comm) Ibarrier() (*Request, error) {
 	return c.start(s, err)
 }
 
-// barrier is a dissemination barrier: in round k each rank notifies the rank 2^k after it, so that
-// after log2(n) rounds each has heard from all, directly or not (Hensgen, Finkel and Manber 1988).
+// barrier is a dissemination barrier: in round k each rank sends a message to the rank 2^k after it, so that after log2(n)
+// rounds each rank depends on all others, directly or not (Hensgen, Finkel and Manber 1988).
 func (c *Comm) barrier() (*schedule, error) {
 	if err := c.usable("barrier"); err != nil {
 		return nil, err

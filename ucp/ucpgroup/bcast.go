@@ -54,8 +54,8 @@ func (c *Comm) checkRoot(op string, root int) error {
 	return c.usable(op)
 }
 
-// subtree is how many ranks a binomial tree has from the one on that is me after the root: the
-// largest power of two that divides me, or for the root the least that is not less than n.
+// subtree returns the maximum size of a subtree of a binomial tree. Its top is the rank me after the root. The size is the
+// largest power of two that divides me; for the root (me = 0) it is the smallest power of two that is at least n.
 func subtree(me, n int) int {
 	d := 1
 	for d < n && me&d == 0 {

@@ -12,12 +12,12 @@ import (
 // Bootstrap lets ranks exchange addresses before they can send messages: a table that all ranks
 // write to, and a fence. One goroutine owns it.
 type Bootstrap interface {
-	// Rank is the rank of this process, from 0.
+	// Rank returns the rank of this process, from 0.
 	Rank() int
-	// Size is the number of ranks.
+	// Size returns the number of ranks.
 	Size() int
-	// Put publishes a value under a key of this rank, once for each key. It copies value.
-	// Whether others see it before the next fence is undefined.
+	// Put publishes a value under a key of this rank. It may be called once for each key. It copies value. Before the next
+	// fence it is undefined whether other ranks get the value.
 	Put(ctx context.Context, key string, value []byte) error
 	// Fence returns when every rank has called it. Get then returns the values that were put before the
 	// fence. If ctx is done first, Fence, Put and Get return its error, and the
@@ -42,20 +42,20 @@ func InProcess(n int) []Bootstrap {
 	return list
 }
 
-// table is what the ranks of one process share.
+// table is the common state of the bootstraps of InProcess.
 type table struct {
 	mu      sync.Mutex
 	n       int
 	values  map[tableKey][]byte
-	arrived int // ranks at the fence
+	arrived int // number of ranks that wait at the fence
 	round   *round
-	left    bool // a rank has
+	left    bool // a rank has closed its bootstrap
 }
 
 // round is one fence.
 type round struct {
-	over chan struct{} // closed when all have come, or one has left
-	err  error         // written before that
+	over chan struct{} // closed when all ranks have called Fence, or one has closed its bootstrap
+	err  error         // written before over is closed
 }
 
 func newRound() *round { return &round{over: make(chan struct{})} }

@@ -7,16 +7,15 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Comm is a communicator: an ordered set of ranks of a group. Its
-// messages match only receives of the same communicator. It belongs to the goroutine that owns
-// the worker.
+// Comm is a communicator: an ordered set of ranks of a group. A message of a communicator matches only receives of the same
+// communicator. The Comm belongs to the goroutine that owns the worker.
 type Comm struct {
 	g       *Group
 	context uint16
 	rank    int
 	self    int     // rank in the world
-	ranks   []int32 // in the world, by rank here
-	inverse []int32 // rank here, by rank in the world; -1 if that is not here
+	ranks   []int32 // rank in the world, by rank in the communicator
+	inverse []int32 // rank in the communicator, by rank in the world; -1 for a rank that is not in the communicator
 	number  uint64  // of the next collective operation
 	spare   *schedule
 	freed   bool
@@ -33,20 +32,19 @@ func newComm(g *Group, context uint16, rank int, ranks []int32) *Comm {
 	return &Comm{g: g, context: context, rank: rank, self: g.rank, ranks: ranks, inverse: inverse}
 }
 
-// Rank is this process's rank in the communicator.
+// Rank returns the rank of this process in the communicator.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks of the communicator.
+// Size returns the number of ranks of the communicator.
 func (c *Comm) Size() int { return len(c.ranks) }
 
-// Group is the group of the communicator.
+// Group returns the group of the communicator.
 func (c *Comm) Group() *Group { return c.g }
 
-// WorldRank is the rank in the world of a rank of the communicator. It panics if the rank does not
-// exist.
+// WorldRank returns the rank in the world ([Group.World]) of a rank of the communicator. It panics if the rank does not exist.
 func (c *Comm) WorldRank(rank int) int { return int(c.ranks[rank]) }
 
-// rankOf is the rank in the communicator of a rank in the world; -1 if that is not in it.
+// rankOf returns the rank in the communicator of a rank in the world; -1 if it is not in the communicator.
 func (c *Comm) rankOf(world int) int {
 	if world >= len(c.inverse) {
 		return -1
@@ -54,8 +52,8 @@ func (c *Comm) rankOf(world int) int {
 	return int(c.inverse[world])
 }
 
-// EP is the endpoint to a rank of the communicator, for operations of package ucp. It belongs to
-// the group: the caller must not close it. It panics if the rank does not exist.
+// EP returns the endpoint to a rank of the communicator, for operations of package ucp. The endpoint belongs to the group: the
+// caller must not close it. EP panics if the rank does not exist.
 func (c *Comm) EP(rank int) *ucp.EP { return c.g.peers[c.ranks[rank]].ep }
 
 // peer is a rank of the communicator.

@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// RankError says that a rank is gone, or that an operation failed there. Its cause is what
-// errors.Is finds: ErrPeerClosed if the rank has left in order, ErrConnReset if its process
-// ended otherwise, ErrCanceled if it gave up, or what package ucp says of its endpoint.
+// RankError means that a rank is gone, or that an operation failed on the rank. errors.Is matches the cause: ErrPeerClosed if
+// the rank has closed its group, ErrConnReset if its process died, ErrCanceled if it has called Abort or abandoned a
+// collective operation, or another error of the endpoint to the rank.
 type RankError struct {
 	Rank int // in the world
 	Err  error
@@ -31,10 +31,10 @@ type opErr struct {
 func (e *opErr) Error() string { return "ucpgroup: " + e.op + ": " + e.err.Error() }
 func (e *opErr) Unwrap() error { return e.err }
 
-// inner is the error as the cause of another one, which names the package.
+// inner returns the error without the name of the package, as the cause of an error that has the name.
 func (e *opErr) inner() error { return fmt.Errorf("%s: %w", e.op, e.err) }
 
-// opError is an error of an operation, with a cause that may be one of another operation.
+// opError returns the error of an operation. cause may be the error of another operation.
 func opError(op string, cause error) error {
 	if e, ok := cause.(*opErr); ok {
 		cause = e.inner()
@@ -42,14 +42,14 @@ func opError(op string, cause error) error {
 	return &opErr{op, cause}
 }
 
-// invalid is an error of a parameter, with a value that is out of its range.
+// invalid returns the error of an operation with a parameter that is out of range.
 func invalid(op, what string, value int) error {
 	return opError(op, fmt.Errorf("%s %d: %w", what, value, ucs.ErrInvalidParam))
 }
 
-// statusToTell is the reason of a failure as it travels to other ranks.
-func statusToTell(err error) ucs.Status {
-	for _, st := range toldReasons {
+// wireStatus returns the status that a notice contains for a failure of the group.
+func wireStatus(err error) ucs.Status {
+	for _, st := range wireReasons {
 		if errors.Is(err, st.Err()) {
 			return st
 		}
@@ -57,9 +57,9 @@ func statusToTell(err error) ucs.Status {
 	return ucs.StatusInternal
 }
 
-// toldReasons are the reasons that keep their meaning in another process. Of an error that wraps
-// several the first one is told.
-var toldReasons = [...]ucs.Status{
+// wireReasons are the statuses that have the same meaning in another process. For an error that wraps several reasons, the
+// first one in this list is sent.
+var wireReasons = [...]ucs.Status{
 	ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusCanceled, ucs.StatusTruncated,
 	ucs.StatusInvalidParam, ucs.StatusUnreachable, ucs.StatusRemoteAccess, ucs.StatusPeerClosed,
 }

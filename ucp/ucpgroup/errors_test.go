@@ -587,13 +587,13 @@ func FuzzNotice(f *testing.F) {
 // TestErrors_Told: the reason of a notice is that of its sender, and of several reasons always the same one is chosen.
 func TestErrors_Told(t *testing.T) {
 	var several error
-	for i := len(toldReasons) - 1; i >= 0; i-- {
-		st := toldReasons[i]
-		require.Equal(t, st, statusToTell(&RankError{1, st.Err()}))
+	for i := len(wireReasons) - 1; i >= 0; i-- {
+		st := wireReasons[i]
+		require.Equal(t, st, wireStatus(&RankError{1, st.Err()}))
 		several = errors.Join(several, st.Err())
-		require.Equal(t, st, statusToTell(several))
+		require.Equal(t, st, wireStatus(several))
 	}
-	require.Equal(t, ucs.StatusInternal, statusToTell(errors.New("other")))
+	require.Equal(t, ucs.StatusInternal, wireStatus(errors.New("other")))
 }
 
 // TestConnect_Ranks: a group has from 1 to MaxRanks ranks.

@@ -16,13 +16,13 @@ const NoticeID = 0xfffe
 
 // failure is the state of a group that accepts no more operations.
 type failure struct {
-	failed    error
-	found     bool          // this rank has detected the failure, and notifies all others
-	noticeDue bool          // operations must be failed, and other ranks notified
-	hangDue   bool          // endpoints must be closed
-	hangSince time.Time     // when hangDue was first set
-	waits     time.Duration // limit of the wait until ranks know of the failure; noticeLimit
-	notice    [noticeLen]byte
+	failed         error
+	found          bool          // this rank has detected the failure, and notifies all others
+	noticeDue      bool          // operations must be failed, and other ranks notified
+	closesDue      bool          // endpoints must be closed
+	closesDueSince time.Time     // when closesDue was first set
+	waits          time.Duration // limit of the wait until ranks know of the failure; noticeLimit
+	notice         [noticeLen]byte
 }
 
 // A notice is valid only if it is from the worker of the rank that it names as its sender. It is little-endian: the
@@ -106,7 +106,7 @@ func (g *Group) parseNotice(b []byte) (from int, why *RankError) {
 func (g *Group) endFailed() {
 	g.noticeDue = false
 	if g.failed != nil {
-		g.tell()
+		g.sendNotices()
 	}
 	for r := g.pending.first; r != nil; r = r.next { // abort releases no request: Progress calls OnDone
 		r.abortIfDead()
@@ -114,8 +114,8 @@ func (g *Group) endFailed() {
 	g.abortSchedules()
 }
 
-// tell sends notices to connected ranks.
-func (g *Group) tell() {
+// sendNotices sends a notice to each connected rank that must be notified.
+func (g *Group) sendNotices() {
 	rank := g.rank
 	var gone *RankError
 	if errors.As(g.failed, &gone) {
@@ -123,7 +123,7 @@ func (g *Group) tell() {
 	}
 	binary.LittleEndian.PutUint32(g.notice[:], uint32(g.rank))
 	binary.LittleEndian.PutUint32(g.notice[4:], uint32(rank))
-	g.notice[8] = byte(statusToTell(g.failed))
+	g.notice[8] = byte(wireStatus(g.failed))
 	for q := range g.peers {
 		p := &g.peers[q]
 		if q == g.rank || q == rank || p.gone != nil || p.notified || !g.found && !p.used {
@@ -136,29 +136,29 @@ func (g *Group) tell() {
 	}
 }
 
-// hangUp closes the endpoint to a rank after the group has failed, when the rank knows of the failure.
-func (g *Group) hangUp(q int) {
-	g.peers[q].hang, g.hangDue = true, true
-	if g.hangSince.IsZero() {
-		g.hangSince = time.Now()
+// scheduleClose makes step close the endpoint to a rank after the group has failed, when the rank knows of the failure.
+func (g *Group) scheduleClose(q int) {
+	g.peers[q].closeDue, g.closesDue = true, true
+	if g.closesDueSince.IsZero() {
+		g.closesDueSince = time.Now()
 	}
 }
 
-// hangUps closes the endpoints that must be closed, to ranks that know of the failure or have not
-// replied for noticeLimit.
-func (g *Group) hangUps() {
-	g.hangDue = false
-	late := time.Since(g.hangSince) >= g.waits
+// closeDueEPs closes the endpoints that are scheduled for it, to ranks that know of the failure or have not replied for
+// noticeLimit.
+func (g *Group) closeDueEPs() {
+	g.closesDue = false
+	late := time.Since(g.closesDueSince) >= g.waits
 	for q := range g.peers {
 		p := &g.peers[q]
 		switch {
-		case !p.hang:
+		case !p.closeDue:
 			continue
 		case p.notified && p.uninformed() && !late:
-			g.hangDue = true
+			g.closesDue = true
 			continue
 		}
-		p.hang = false
+		p.closeDue = false
 		p.release()
 		if p.gone == nil {
 			p.gone = g.failed
@@ -180,8 +180,8 @@ func (p *peer) release() {
 	}
 }
 
-// tellAll waits until the notified ranks know of the failure.
-func (g *Group) tellAll(ctx context.Context) {
+// awaitNotified waits until the notified ranks know of the failure, at most for noticeLimit.
+func (g *Group) awaitNotified(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.waits)
 	defer cancel()
 	_ = g.w.Until(ctx, func() bool { // if ctx is done, they may not know

@@ -28,9 +28,9 @@ func TestGroup_StoppedRank(t *testing.T) {
 			a.Progress()
 		}
 		all[1].Abort(ucs.ErrCanceled)
-		x.until(func() bool { return a.hangDue })
-		assert.True(t, a.peers[2].hang)
-		assert.False(t, a.peers[1].hang, "no operation to it is in progress")
+		x.until(func() bool { return a.closesDue })
+		assert.True(t, a.peers[2].closeDue)
+		assert.False(t, a.peers[1].closeDue, "no operation to it is in progress")
 		for range 100 {
 			a.Progress()
 		}
@@ -64,7 +64,7 @@ func TestGroup_StoppedSender(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, in.Cancel(), "it has its message")
 	all[1].Abort(ucs.ErrCanceled)
-	x.until(func() bool { return a.hangDue })
+	x.until(func() bool { return a.closesDue })
 	require.False(t, in.Done())
 	for _, g := range all {
 		g.waits = 0

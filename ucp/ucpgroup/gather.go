@@ -2,20 +2,18 @@ package ucpgroup
 
 import "context"
 
-// treeMost is the longest part of a rank, in bytes, that Gather and Scatter pass along a tree;
-// longer ones go directly, so that no rank keeps those of others. As "large" in the decisions of
-// Open MPI's module tuned.
+// treeMost is the maximum length of the part of a rank, in bytes, for which Gather and Scatter use a tree. Longer parts are
+// sent directly, so that no rank stores the parts of others. It is the limit of Open MPI's module tuned for large messages.
 const treeMost = 92160
 
-// Gather gives root what all ranks have in send, which is equally long everywhere, in the order
-// of ranks in recv. recv is Size times as long at the root, and not used elsewhere. See also
-// "Collective operations" in the package documentation.
+// Gather collects send of all ranks in recv of root, in the order of ranks. send has the same length on all ranks. recv of
+// root is Size times as long; other ranks do not use recv. See also "Collective operations" in the package documentation.
 func (c *Comm) Gather(ctx context.Context, root int, send, recv []byte) error {
 	s, err := c.gather(root, send, recv)
 	return c.run(ctx, s, err)
 }
 
-// Igather begins Gather. send and recv are the group's until the request has ended.
+// Igather begins Gather. send and recv belong to the group until the request is complete.
 func (c *Comm) Igather(root int, send, recv []byte) (*Request, error) {
 	s, err := c.gather(root, send, recv)
 	return c.start(s, err)
@@ -38,7 +36,7 @@ func (c *Comm) gather(root int, send, recv []byte) (*schedule, error) {
 	return s, nil
 }
 
-// directGather has each rank send to the root.
+// directGather adds the steps in which each rank sends its part to the root.
 func (s *schedule) directGather(root int, send, recv []byte) {
 	c := s.c
 	if c.rank != root {
@@ -54,11 +52,11 @@ func (s *schedule) directGather(root int, send, recv []byte) {
 	s.copy(all.at(root), send)
 }
 
-// binomialGather passes parts along a binomial tree. Ranks count from the root on.
+// binomialGather forwards parts along a binomial tree. Ranks are counted from the root on.
 func (s *schedule) binomialGather(root int, send, recv []byte) {
 	n, me, size := s.c.Size(), s.from(root), len(send)
 	width := subtree(me, n)
-	have := min(width, n-me) // parts that come together here
+	have := min(width, n-me) // number of parts that this rank collects
 	parts := send
 	switch {
 	case root == 0 && me == 0:

@@ -33,7 +33,7 @@ type peer struct {
 	notified bool         // a notice of the failure of the group was sent to the rank
 	knows    bool         // a notice of the rank has arrived, so it knows of the failure
 	notice   *ucp.Request // request of the notice to the rank; nil if it is complete
-	hang     bool         // the EP must be closed when the rank knows
+	closeDue bool         // the EP must be closed when the rank knows
 }
 
 // Connect makes the group whose ranks have these worker addresses, of which addrs[rank] is
@@ -154,8 +154,8 @@ func (g *Group) step() {
 	if g.noticeDue {
 		g.endFailed()
 	}
-	if g.hangDue {
-		g.hangUps()
+	if g.closesDue {
+		g.closeDueEPs()
 	}
 	if g.first != nil {
 		g.advanceAll()
@@ -174,7 +174,7 @@ func (g *Group) Close(ctx context.Context) error {
 		_ = g.world.Barrier(ctx) // if it fails, so has the group
 	}
 	if g.closed = true; g.failed != nil {
-		g.tellAll(ctx)
+		g.awaitNotified(ctx)
 		_ = g.closeAll(ctx, ucp.CloseForce) // the error does not matter: the group has failed
 		return g.failed
 	}
@@ -184,7 +184,7 @@ func (g *Group) Close(ctx context.Context) error {
 // Abort fails the group on all ranks because of err. Operations of the other ranks fail with a [RankError] of this
 // rank. It wraps the error of package ucs that err matches, or ErrCanceled if there is none. Call Close after it.
 func (g *Group) Abort(err error) {
-	if statusToTell(err) == ucs.StatusInternal {
+	if wireStatus(err) == ucs.StatusInternal {
 		err = fmt.Errorf("%w: %w", ucs.ErrCanceled, err)
 	}
 	g.fail(&RankError{g.rank, err})

@@ -7,7 +7,7 @@ package ucpgroup
 // has the same result on every rank.
 type Op[T Number] func(into, from []T)
 
-// Integer is the numbers with bit operations.
+// Integer is the constraint of the numbers that have bit operations.
 type Integer interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint | ~uintptr
 }

@@ -9,7 +9,7 @@ import (
 // Recv receives a message from source, or [AnySource], with tag, or [AnyTag], and returns when
 // it is in buf. If the message is longer than buf, Recv fills buf and returns ErrTruncated; the
 // status has the length of the message. If ctx is done first, Recv returns its error, and buf belongs to the
-// caller: a message that was being received into buf is lost, any other stays for the next receive. Other
+// caller: a message that was being received into buf is lost, any other message remains for the next receive. Other
 // errors: a [RankError] if source is gone, or if all other ranks are gone and source is AnySource; the reason why
 // the group has failed; ErrInvalidParam.
 func (c *Comm) Recv(ctx context.Context, source, tag int, buf []byte) (Status, error) {
@@ -39,7 +39,7 @@ func (c *Comm) Irecv(source, tag int, buf []byte, p *ucp.OpParams) (*Request, er
 	case err != nil:
 		r.err = opError("receive", err)
 	case u != nil:
-		r.underway(u)
+		r.track(u)
 		r.abortIfDead()
 	}
 	return r, nil
@@ -47,7 +47,7 @@ func (c *Comm) Irecv(source, tag int, buf []byte, p *ucp.OpParams) (*Request, er
 
 // abortIfDead fails a receive for which no message can arrive any more.
 func (r *Request) abortIfDead() {
-	if err := r.cannotEnd(); err != nil {
+	if err := r.whyImpossible(); err != nil {
 		r.abort(err)
 	}
 }

@@ -57,7 +57,7 @@ func (s *schedule) reduceTo(root int, send, recv []byte, size int) {
 	}
 }
 
-// roundUp is n rounded up so that what follows is aligned for every Number.
+// roundUp returns n rounded up to the alignment of every Number.
 func roundUp(n int) int { return (n + 7) &^ 7 }
 
 // binomialReduce folds along a binomial tree. Ranks are counted from the root on.
@@ -78,35 +78,35 @@ func (s *schedule) binomialReduce(root int, v vector) {
 // one block, and passes the blocks to the root along a tree (Rabenseifner).
 func (s *schedule) halvingReduce(root int, v vector) {
 	k := coreOf(s.c.rank, s.c.Size())
-	at := coreOf(root, s.c.Size()).rank // of the rank that gets all blocks
+	at := coreOf(root, s.c.Size()).rank // number in the core of the rank that gets all blocks
 	if at < 0 {
-		at = root / 2 // of the one after the root
+		at = root / 2 // the root is outside of the core: the rank after the root
 	}
 	if s.foldIn(v, k) {
 		s.halve(v, k)
 		s.passBlocks(at, v, k)
 	}
 	switch me := s.c.rank; {
-	case k.real(at) == root:
+	case k.commRank(at) == root:
 	case me == root:
-		s.recv(k.real(at), v.b)
+		s.recv(k.commRank(at), v.b)
 	case k.rank == at:
 		s.send(root, v.b)
 	}
 }
 
-// passBlocks passes the blocks of the core to the one of its ranks that is at.
+// passBlocks passes the blocks of all ranks of the core to its rank at.
 func (s *schedule) passBlocks(at int, v vector, k core) {
 	for d := 1; d < k.size; d *= 2 {
 		peer := k.rank ^ d
 		if (k.rank^at)&d != 0 {
 			mine, _ := v.blocks(k.rank&^(d-1), k.rank&^(d-1)+d, k.size)
-			s.send(k.real(peer), mine)
+			s.send(k.commRank(peer), mine)
 			s.wait()
 			return
 		}
 		other, _ := v.blocks(peer&^(d-1), peer&^(d-1)+d, k.size)
-		s.recv(k.real(peer), other)
+		s.recv(k.commRank(peer), other)
 		s.wait()
 	}
 }

@@ -45,7 +45,7 @@ func (k requestKind) String() string {
 // requestChunk is the number of requests by which the pool grows.
 const requestChunk = 32
 
-// newRequest takes a request from the pool.
+// newRequest returns a request from the pool.
 func (g *Group) newRequest(c *Comm, kind requestKind, peer int) *Request {
 	if g.free == nil {
 		g.growPool()
@@ -76,8 +76,8 @@ func (g *Group) recycle(r *Request) {
 	r.next, g.free = g.free, r
 }
 
-// underway adds a request with an operation of package ucp in flight.
-func (r *Request) underway(u *ucp.Request) {
+// track adds r to the pending requests. u is its operation of package ucp in flight.
+func (r *Request) track(u *ucp.Request) {
 	r.u = u
 	r.g.pending.add(r)
 }
@@ -198,14 +198,14 @@ func (r *Request) giveUp() {
 	r.g.recycle(r)
 }
 
-// cannotEnd is the reason why the request cannot succeed any more; nil if it can.
-func (r *Request) cannotEnd() error {
+// whyImpossible returns the reason why the request cannot succeed any more; nil if it can.
+func (r *Request) whyImpossible() error {
 	g := r.g
 	switch {
 	case g.failed != nil:
 		return g.failed
 	case r.kind != kindRecv:
-		return nil // its endpoint ends it
+		return nil // the request completes when its endpoint fails
 	case r.peer != AnySource:
 		return g.peers[r.peer].gone
 	}
@@ -223,11 +223,11 @@ func (r *Request) abort(err error) {
 		return
 	}
 	if r.peer != AnySource {
-		r.g.hangUp(int(r.peer))
+		r.g.scheduleClose(int(r.peer))
 		return
 	}
 	for q := range r.g.peers {
-		r.g.hangUp(q)
+		r.g.scheduleClose(q)
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *schedule) directScatter(root int, send, recv []byte) {
 func (s *schedule) binomialScatter(root int, send, recv []byte) {
 	n, me, size := s.c.Size(), s.from(root), len(recv)
 	width := subtree(me, n)
-	have := min(width, n-me) // parts that come this way
+	have := min(width, n-me) // number of parts that this rank receives
 	parts := recv
 	switch {
 	case root == 0 && me == 0:

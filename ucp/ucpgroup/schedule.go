@@ -24,7 +24,7 @@ type schedule struct {
 	fold  func(into, from []byte)
 	spare []byte // scratch memory, kept for the next operation
 
-	aborting bool // no further step is started: it fails with err
+	aborting bool // the operation fails with err: no further step is started
 	ended    bool
 	err      error
 	next     *schedule // in schedules, or in Comm.spare
@@ -35,18 +35,18 @@ type step struct {
 	kind stepKind
 	peer int // rank in the communicator
 	buf  []byte
-	from []byte // of copy and fold
+	from []byte // source of copy and fold
 }
 
 // stepKind is the action of a step.
 type stepKind uint8
 
 const (
-	stepSend stepKind = iota // buf to peer
-	stepRecv                 // buf from peer, just as long
-	stepWait                 // until all steps before are complete
-	stepCopy                 // from to buf
-	stepFold                 // the operation's fold of buf and from, into buf
+	stepSend stepKind = iota // send buf to peer
+	stepRecv                 // receive into buf from peer; the message must have the length of buf
+	stepWait                 // wait until all earlier steps are complete
+	stepCopy                 // copy from to buf
+	stepFold                 // fold from into buf
 )
 
 // flow is a message of a step. The worker writes to info, so a flow must not move.
@@ -55,7 +55,7 @@ type flow struct {
 	info ucp.TagInfo
 	peer int // rank in the communicator
 	recv bool
-	want int // length of a message to be received
+	want int // expected length of a received message
 }
 
 // send adds a step that sends buf to a rank.
@@ -75,7 +75,7 @@ func (s *schedule) reduce(buf, from []byte) { s.add(step{kind: stepFold, buf: bu
 
 func (s *schedule) add(x step) { s.steps = append(s.steps, x) }
 
-// scratch is n bytes for the operation alone.
+// scratch returns n bytes of scratch memory, which only this operation uses.
 func (s *schedule) scratch(n int) []byte {
 	if cap(s.spare) < n {
 		s.spare = alignedBytes(n)
@@ -238,7 +238,7 @@ func (s *schedule) doSend(x *step) {
 		s.flow(x.peer).u = u
 	}
 	if err != nil {
-		s.broke(c.sendError(x.peer, err))
+		s.failGroup(c.sendError(x.peer, err))
 	}
 }
 
@@ -253,7 +253,7 @@ func (s *schedule) doRecv(x *step) {
 		s.busy--
 		s.received(f, err)
 	case c.peer(x.peer).gone != nil:
-		s.broke(c.peer(x.peer).gone)
+		s.failGroup(c.peer(x.peer).gone)
 	}
 }
 
@@ -290,7 +290,7 @@ func (s *schedule) collect() {
 // received checks a message that was received.
 func (s *schedule) received(f *flow, err error) {
 	if err == nil && f.recv && f.info.Length != f.want {
-		err = fmt.Errorf("%d bytes where %d were to come: the ranks do not agree: %w", f.info.Length, f.want, ucs.ErrInvalidParam)
+		err = fmt.Errorf("received %d bytes, want %d: the ranks do not agree: %w", f.info.Length, f.want, ucs.ErrInvalidParam)
 	}
 	f.info.From = nil
 	s.c.peer(f.peer).used = true
@@ -300,13 +300,13 @@ func (s *schedule) received(f *flow, err error) {
 		if gone := s.c.peer(f.peer).gone; gone != nil {
 			err = gone
 		}
-		s.broke(err)
+		s.failGroup(err)
 	}
 }
 
-// broke fails the operation with an error and ends the group: the other ranks of the
-// communicator would wait for this one.
-func (s *schedule) broke(err error) {
+// failGroup fails the operation with an error, and then the group, because the other ranks of the communicator would wait for
+// this one.
+func (s *schedule) failGroup(err error) {
 	if s.aborting {
 		return
 	}
@@ -337,7 +337,7 @@ func (g *Group) abortSchedules() {
 		switch {
 		case g.failed != nil:
 			s.abort(g.failed)
-			s.hangUp()
+			s.closeEPs()
 		case g.closed:
 			s.abort(ucs.ErrCanceled)
 		default:
@@ -351,17 +351,17 @@ func (s *schedule) abortWithoutPeer() {
 	for _, f := range s.flows {
 		gone := s.c.peer(f.peer).gone
 		if f.u != nil && f.recv && gone != nil && !f.u.Done() {
-			s.broke(gone)
+			s.failGroup(gone)
 			return
 		}
 	}
 }
 
-// hangUp aborts messages that could not be canceled, after the group has failed.
-func (s *schedule) hangUp() {
+// closeEPs closes, after the group has failed, the endpoints with messages that could not be canceled.
+func (s *schedule) closeEPs() {
 	for _, f := range s.flows {
 		if f.u != nil && !f.u.Done() {
-			s.c.g.hangUp(int(s.c.ranks[f.peer]))
+			s.c.g.scheduleClose(int(s.c.ranks[f.peer]))
 		}
 	}
 }

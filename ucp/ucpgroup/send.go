@@ -9,13 +9,13 @@ import (
 // Send sends a message to a rank and returns when buf belongs to the caller again: when the message
 // is sent, stored by the receiver, or received, as [ucp.EP.TagSend] describes. A large
 // message, and one for which the receiver has no room, waits for its receive. tag is from 0 to
-// [MaxTag]. If two messages of one communicator from one rank to another match the same receive, it gets the one
-// that was sent first. A rank may send to itself.
+// [MaxTag]. Of the messages of one rank that match a receive, the receive gets the one that was sent first. A rank may send
+// to itself.
 //
-// If ctx is done first, Send returns its error, and buf belongs to the caller. If a large message was
-// offered to the receiver by then (RTS), this waits until the endpoint has failed, which ends the group: see
-// [ucp.Request.GiveUp]. Errors: a
-// [RankError] if the rank is gone; the reason why the group has failed; ErrInvalidParam.
+// If ctx is done first, Send returns its error, and buf belongs to the caller. If the receiver has got the RTS of a large
+// message by then, Send first waits until the receiver does not use buf any more. If the receiver does not reply in time,
+// the endpoint fails, and so does the group: see [ucp.Request.GiveUp]. Errors: a [RankError] if the rank is gone; the reason
+// why the group has failed; ErrInvalidParam.
 func (c *Comm) Send(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
@@ -79,11 +79,11 @@ func (c *Comm) started(dst int, u *ucp.Request, err error) (*Request, error) {
 		return nil, nil
 	}
 	r := c.g.newRequest(c, kindSend, c.WorldRank(dst))
-	r.underway(u)
+	r.track(u)
 	return r, nil
 }
 
-// sendError is the error of a send that package ucp has rejected.
+// sendError returns the error of a send that package ucp has rejected.
 func (c *Comm) sendError(dst int, err error) error {
 	c.g.findLost(err)
 	q := c.WorldRank(dst)

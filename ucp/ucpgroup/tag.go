@@ -49,27 +49,26 @@ type Status struct {
 	Len    int // of the message in bytes, also if it is longer than the buffer
 }
 
-// statusOf is the status of a message of the communicator. Its source is -1 if the sender is a rank of
-// the group that is not in the communicator.
+// statusOf returns the status of a message of the communicator. Its source is -1 if the sender is a rank of the group that is
+// not in the communicator.
 func (c *Comm) statusOf(tag uint64, n int) Status {
 	return Status{Source: c.rankOf(sourceOf(tag)), Tag: int(tag & userMask), Len: n}
 }
 
-// sourceOf is the sender's rank in the world.
+// sourceOf returns the rank of the sender in the world.
 func sourceOf(tag uint64) int { return int(tag & rankMask >> rankShift) }
 
-// sendTag is the tag of a user's message from a rank of the world.
+// sendTag returns the tag of a message of the user. rank is the rank of the sender in the world.
 func sendTag(context uint16, rank, tag int) uint64 {
 	return uint64(context)<<contextShift | uint64(rank)<<rankShift | uint64(tag)
 }
 
-// collectiveTag is the tag of a message of the collective operation of that number.
+// collectiveTag returns the tag of messages of the collective operation with a number.
 func collectiveTag(context uint16, rank int, number uint64) uint64 {
 	return sendTag(context, rank, int(number&userMask)) | collective
 }
 
-// recvTag is the tag and the mask of a receive from a rank of the world. Source and tag may be
-// wildcards.
+// recvTag returns the tag and the mask of a receive. source is a rank in the world. source and tag may be wildcards.
 func recvTag(context uint16, source, tag int) (want, mask uint64) {
 	mask = ^uint64(0)
 	if source == AnySource {

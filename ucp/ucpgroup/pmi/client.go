@@ -91,14 +91,14 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 		return nil, fmt.Errorf("pmi: rank %d of %d: %w", rank, size, ucs.ErrInvalidParam)
 	}
 	c := &Client{conn: conn, in: newReader(conn), rank: rank, size: size}
-	hello, err := c.ask(context.Background(), message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
+	hello, err := c.request(context.Background(), message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
 	if err != nil {
 		return nil, err
 	}
 	if v := hello.value("pmi_version"); v != "1" {
 		return nil, fmt.Errorf("pmi: the process manager speaks version %q: %w", v, ucs.ErrUnsupported)
 	}
-	maxes, err := c.ask(context.Background(), message("get_maxes"), "maxes")
+	maxes, err := c.request(context.Background(), message("get_maxes"), "maxes")
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 	if c.valueLen, err = maxes.number("vallen_max"); err != nil {
 		return nil, err
 	}
-	name, err := c.ask(context.Background(), message("get_my_kvsname"), "my_kvsname")
+	name, err := c.request(context.Background(), message("get_my_kvsname"), "my_kvsname")
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 // also on another host with many ranks.
 const answerLimit = time.Minute
 
-// ask is callBy for calls that are not fences. ErrTimedOut if there is no reply within answerLimit.
-func (c *Client) ask(ctx context.Context, l line, answer string) (line, error) {
+// request is callBy for calls that are not fences. ErrTimedOut if there is no reply within answerLimit.
+func (c *Client) request(ctx context.Context, l line, answer string) (line, error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	got, err := c.callBy(limited, l, answer)
@@ -215,7 +215,7 @@ func (c *Client) Put(ctx context.Context, key string, value []byte) error {
 		if len(name) >= c.keyLen {
 			return fmt.Errorf("pmi: key %q: %w", name, ucs.ErrTooLong)
 		}
-		if _, err := c.ask(ctx, message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
+		if _, err := c.request(ctx, message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
 			return err
 		}
 	}
@@ -236,7 +236,7 @@ func (c *Client) Get(ctx context.Context, rank int, key string) ([]byte, error) 
 	}
 	return join(func(piece int) (string, error) {
 		name := pieceKey(rank, key, piece)
-		got, err := c.ask(ctx, message("get", "kvsname", c.kvs, "key", name), "get_result")
+		got, err := c.request(ctx, message("get", "kvsname", c.kvs, "key", name), "get_result")
 		if errors.Is(err, ucs.ErrRejected) {
 			err = fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
 		}
@@ -257,7 +257,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.done = true
-	_, err := c.ask(context.Background(), message("finalize"), "finalize_ack")
+	_, err := c.request(context.Background(), message("finalize"), "finalize_ack")
 	return ucs.Join(err, c.conn.Close())
 }
 

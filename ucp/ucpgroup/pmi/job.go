@@ -19,8 +19,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// grace is how long ranks may run after one has failed, so that they exit with the reason. That
-// takes milliseconds, or seconds if many compete for CPUs. Then the job kills them.
+// grace is the time that ranks have after the failure of one rank to detect the failure, print the reason and exit. It takes
+// milliseconds, or seconds on an overloaded machine. Then the job kills them.
 const grace = 10 * time.Second
 
 // firstFD is the descriptor of the first of exec.Cmd.ExtraFiles in the child.

@@ -11,14 +11,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// maxLine is how long a line may be, with its end: PMIU_MAXLINE of MPICH's client.
+// maxLine is the maximum length of a line in bytes, including the line feed: PMIU_MAXLINE of MPICH's client.
 const maxLine = 1024
 
 // line is a message: a command, and values by name. It is text of the form
 //
 //	cmd=put kvsname=kvs_1 key=a value=b
 //
-// with a line feed behind it. Names, commands and values hold no spaces.
+// with a line feed at the end. Names, commands and values contain no spaces.
 type line struct {
 	cmd    string
 	fields []field
@@ -26,11 +26,10 @@ type line struct {
 
 type field struct{ name, value string }
 
-// errLine is a line that is no message.
+// errLine is the error of a malformed line.
 var errLine = fmt.Errorf("pmi: not a message: %w", ucs.ErrInvalidParam)
 
-// parseLine reads a message, without the line feed. What comes twice counts once, as it came
-// first.
+// parseLine parses a message without its line feed. If a name occurs twice, the first value counts.
 func parseLine(text string) (line, error) {
 	var l line
 	for _, word := range strings.Fields(text) {
@@ -53,7 +52,7 @@ func parseLine(text string) (line, error) {
 	return l, nil
 }
 
-// value is the value of that name, or empty.
+// value returns the value with a name; "" if there is none.
 func (l line) value(name string) string {
 	for _, f := range l.fields {
 		if f.name == name {
@@ -63,7 +62,7 @@ func (l line) value(name string) string {
 	return ""
 }
 
-// number is a value that is a number, from 0 on.
+// number returns a value that is a non-negative number. ErrInvalidParam for any other value.
 func (l line) number(name string) (int, error) {
 	n, err := strconv.Atoi(l.value(name))
 	if err != nil || n < 0 {
@@ -72,7 +71,7 @@ func (l line) number(name string) (int, error) {
 	return n, nil
 }
 
-// String is the text, with the line feed.
+// String returns the message as a line, with the line feed.
 func (l line) String() string {
 	var b strings.Builder
 	b.WriteString("cmd=" + l.cmd)
@@ -83,7 +82,7 @@ func (l line) String() string {
 	return b.String()
 }
 
-// message makes a message of a command, and names and values in turn.
+// message returns a message with a command and fields. The arguments fields are names and values, alternately.
 func message(cmd string, fields ...string) line {
 	l := line{cmd: cmd}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -92,7 +91,7 @@ func message(cmd string, fields ...string) line {
 	return l
 }
 
-// newReader reads lines, of which one that is too long is an error.
+// newReader returns a reader for lines. readLine returns an error for a line that does not fit into its buffer.
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 4*maxLine) }
 
 // readLine reads a message.

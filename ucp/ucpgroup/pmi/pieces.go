@@ -10,28 +10,27 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Values are bytes of any length, while those of a process manager are text of some hundred
-// characters. So a value is put as text (base64 with the alphabet for file names, RFC 4648
-// section 5, without padding) in pieces, each under a key of its own. The first piece begins with
-// the number of pieces and a point.
+// A value of a rank is bytes of any length. A value of a process manager is text of some hundred characters. So Put encodes a
+// value as text (base64 with the alphabet for file names, RFC 4648 section 5, without padding) and puts it in pieces, each
+// under its own key. The first piece begins with the number of pieces and a dot.
 
 var encoding = base64.RawURLEncoding.Strict()
 
 const (
-	// maxValue is the longest value in bytes: far more than worker addresses take.
+	// maxValue is the maximum length of a value in bytes, far more than the length of a worker address.
 	maxValue = 1 << 20
-	// countRoom is what the number of pieces and the point take at most.
+	// countRoom is the maximum length of the number of pieces and the dot.
 	countRoom = len("1398102.")
-	// minRoom is the least room in a piece that makes sense.
+	// minRoom is the minimum length of a piece that Put accepts.
 	minRoom = 2 * countRoom
 )
 
-// pieceKey is the key of a piece of a value of rank.
+// pieceKey returns the key of one piece of a value of a rank.
 func pieceKey(rank int, key string, piece int) string {
 	return "gucx-" + strconv.Itoa(rank) + "-" + key + "-" + strconv.Itoa(piece)
 }
 
-// checkKey refuses a key that would be read as something else.
+// checkKey returns an error for a key that a line cannot contain.
 func checkKey(key string) error {
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r == '=' || unicode.IsSpace(r) }) {
 		return fmt.Errorf("pmi: key %.40q: %w", key, ucs.ErrInvalidParam)
@@ -39,7 +38,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// split cuts a value into pieces of at most room characters.
+// split encodes a value in pieces of at most room characters.
 func split(value []byte, room int) ([]string, error) {
 	if len(value) > maxValue || room < minRoom {
 		return nil, fmt.Errorf("pmi: value of %d bytes in pieces of %d: %w", len(value), room, ucs.ErrTooLong)
@@ -56,7 +55,7 @@ func split(value []byte, room int) ([]string, error) {
 	return pieces, nil
 }
 
-// pieceCount takes the number of pieces off the first.
+// pieceCount returns the number of pieces from the first piece, and the rest of that piece.
 func pieceCount(first string) (n int, rest string, err error) {
 	count, rest, ok := strings.Cut(first, ".")
 	n, err = strconv.Atoi(count)
@@ -66,7 +65,7 @@ func pieceCount(first string) (n int, rest string, err error) {
 	return n, rest, nil
 }
 
-// join is the inverse of split; get gets a piece.
+// join is the inverse of split. It calls get for each piece.
 func join(get func(piece int) (string, error)) ([]byte, error) {
 	first, err := get(0)
 	if err != nil {
@@ -83,7 +82,7 @@ func join(get func(piece int) (string, error)) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if piece == "" { // split makes none, and the number of those has no limit
+		if piece == "" { // split returns no empty piece; maxValue would not limit the number of empty pieces
 			return nil, fmt.Errorf("pmi: an empty piece: %w", ucs.ErrInvalidParam)
 		}
 		if b.WriteString(piece); encoding.DecodedLen(b.Len()) > maxValue {

@@ -434,7 +434,7 @@ func TestJob_Killed(t *testing.T) {
 func TestJob_KilledAfterAFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for role, want := range map[string]string{"leave": "rank 1: exit status 7", "leave well": "rank 1: gone before it was done"} {
+	for role, want := range map[string]string{"leave": "rank 1: exit status 7", "leave well": "rank 1: disconnected before it has closed its client"} {
 		for range testenv.Rounds(5, 50) {
 			j := startRole(t, 2, role)
 			<-j.failed

@@ -114,7 +114,7 @@ func (s *Server) next(in *bufio.Reader) (line, error) {
 // hungUpRank is the error of a rank whose connection has broken.
 func hungUpRank(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("gone before it was done: %w", ucs.ErrConnReset)
+		return fmt.Errorf("disconnected before it has closed its client: %w", ucs.ErrConnReset)
 	}
 	return err
 }
@@ -146,8 +146,8 @@ func (s *Server) handle(rank int, l line) (answer line, last bool, err error) {
 	return line{}, false, fmt.Errorf("command %.40q: %w", l.cmd, ucs.ErrUnsupported)
 }
 
-// leave returns an error if a rank closes its client while others wait at the fence, where they would wait for
-// ever.
+// leave handles a rank that closes its client. It returns an error if other ranks wait at the fence, because they would wait
+// without limit.
 func (s *Server) leave(rank int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *Server) get(l line) line {
 	return message("get_result", "rc", "0", "msg", "success", "value", value)
 }
 
-// arrive counts a rank at the fence. When the last one arrives, all continue. It returns an error if another rank has
-// closed its client, because the rank would wait for ever.
+// arrive counts a rank at the fence. When the last one arrives, all continue. It returns an error if another rank has closed
+// its client, because the rank would wait without limit.
 func (s *Server) arrive(rank int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *Server) arrive(rank int) error {
 		return &ucpgroup.RankError{Rank: s.left, Err: fmt.Errorf("it has left, and rank %d is at a fence: %w", rank, ucs.ErrPeerClosed)}
 	}
 	if s.at[rank] {
-		return fmt.Errorf("it comes to a fence again where it waits for others: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("it calls a fence while it waits at a fence: %w", ucs.ErrInvalidParam)
 	}
 	s.at[rank] = true
 	if s.inside++; s.inside < len(s.conns) {
