@@ -1,6 +1,5 @@
 // Package bootstrap lets workers exchange their addresses over a socket: one side listens, the other
-// dials. It knows sockets and messages; package ucp connects the workers with
-// their content.
+// dials. The package handles sockets and messages. Package ucp connects the workers by the addresses in the messages.
 //
 //	dialer                                     listener
 //	connect ---------------------------------> accept

@@ -181,8 +181,8 @@ func (c *DataConn) Take() (fd int, from netip.Addr, err error) {
 	return fd, c.r.From.Addr.Addr().Unmap(), err
 }
 
-// Over reports whether Take would fail: the listener is closed, or the connection was evicted.
-func (c *DataConn) Over() bool { return c.r.ctx.Err() != nil }
+// Ended reports whether Take would fail: the listener is closed, or the connection was evicted.
+func (c *DataConn) Ended() bool { return c.r.ctx.Err() != nil }
 
 // Drop closes the connection, instead of Take.
 func (c *DataConn) Drop() { c.r.cancel() }

@@ -52,7 +52,7 @@ func TestData_Taken(t *testing.T) {
 	l := open(t, "tcp", ":0", Config{Deliver: d.deliver})
 	conn := l.raw(append(preface.Append(nil, knownID), "behind"...))
 	c := d.next(t, 1)[0]
-	assert.False(t, c.Over())
+	assert.False(t, c.Ended())
 	fd, from, err := c.Take()
 	require.NoError(t, err)
 	defer unix.Close(fd)
@@ -83,7 +83,7 @@ func TestData_ListenerCloses(t *testing.T) {
 	require.NoError(t, l.Close())
 	_, err = conn.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
-	assert.True(t, c.Over())
+	assert.True(t, c.Ended())
 	_, _, err = c.Take()
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }

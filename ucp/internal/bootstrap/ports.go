@@ -49,7 +49,7 @@ func (p *Ports) Deliver(id uint64, c *DataConn) bool {
 		return false
 	}
 	if len(s.waiting) == cap(s.waiting) { // remove evicted connections: the limits of the listeners then limit the queue
-		s.waiting = slices.DeleteFunc(s.waiting, (*DataConn).Over)
+		s.waiting = slices.DeleteFunc(s.waiting, (*DataConn).Ended)
 	}
 	s.waiting = append(s.waiting, c)
 	s.notify()

@@ -99,8 +99,8 @@ func eofError(err error) error {
 	return err
 }
 
-// afterDeadline is a connection whose Read returns bytes that have arrived also after the deadline, because a
-// process that was stopped could not read them earlier.
+// afterDeadline is a connection whose Read still returns bytes that have arrived when the deadline has passed, because
+// a process that was stopped could not read them earlier.
 type afterDeadline struct{ net.Conn }
 
 // Read reads; after the deadline it reads without blocking. os.ErrDeadlineExceeded if no bytes have arrived.

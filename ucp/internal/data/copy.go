@@ -2,7 +2,7 @@ package data
 
 import "github.com/gucx/gucx/ucs"
 
-// errChanged reports that the caller has shortened a list, or pieces of it, before its message completed.
+// errChanged means that the caller has shortened a list, or pieces of it, before its message completed.
 var errChanged = ucs.ErrInvalidParam
 
 // Pack copies bytes from offset off on to dst, until dst is full or the data ends, and

@@ -18,10 +18,9 @@
 // A Buffer remembers the end of its last fragment, so that the next one costs the same in a
 // list of any length.
 //
-// Nothing here allocates, blocks or locks. One goroutine at a time uses a Buffer; it also calls
-// the Packer or Unpacker. Slices and lists are not copied: the caller must not change them
-// until the request completes.
-// to the message, unchanged, until its request has ended.
+// Nothing here allocates, blocks or locks. Only one goroutine at a time may use a Buffer. This goroutine calls the
+// methods of the Packer or Unpacker. Slices and lists are not copied: the caller must not change them until the request
+// completes.
 package data
 
 import (
@@ -30,22 +29,22 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Packer packs a message while it is sent. Transports call it: it may
-// close EPs, and must not start or cancel operations, nor make progress.
+// Packer packs a message while it is sent. Its methods are called within a post of a transport: they may close EPs, and
+// must not start or cancel operations, nor call Progress.
 type Packer interface {
 	// Length returns the number of bytes. It is called once.
 	Length() int
 	// PackAt writes bytes from offset off on to dst, which does not extend beyond the
 	// end, and returns how many it wrote: 1 to len(dst). The next call continues behind
-	// them. PackAt must not keep dst.
+	// them. PackAt must not use dst after it has returned.
 	PackAt(off int, dst []byte) int
 }
 
 // Unpacker unpacks a message while it arrives.
 type Unpacker interface {
-	// UnpackAt takes src, the bytes from offset off on. Each call continues
-	// where the previous one ended. UnpackAt must not keep src. An error fails the receive:
-	// after it only Finish is called.
+	// UnpackAt unpacks src, the bytes from offset off on. Each call continues
+	// where the previous one ended. UnpackAt must not use src after it has returned. An error fails the receive: after it
+	// only Finish is called.
 	UnpackAt(off int, src []byte) error
 	// Finish is called once, after the last byte: with nil if the message
 	// is complete, otherwise with the reason. The receive completes with the error that Finish

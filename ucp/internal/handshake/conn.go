@@ -216,7 +216,7 @@ func (c *Conn) hasUsefulLane(except *lane) bool {
 // Quiet reports whether no handshake is in progress: until the next NeedLane, this side sends no
 // message and expects none.
 func (c *Conn) Quiet() bool {
-	return !c.idleHandshake() && c.settled()
+	return !c.idleHandshake() && c.isSteady()
 }
 
 // Plan returns the pairs that this side would propose for a role, best first.

@@ -61,7 +61,7 @@ const (
 	DrainLane                      // handle everything that arrived at Local from Remote; LaneDrained with Status follows
 	CheckIdle                      // handle everything that arrived over all lanes; IdleChecked follows
 	WentIdle                       // the lanes close because neither side has operations; RetireLane or CloseLane follows for each
-	KeepLanes                      // the lanes remain open: the peer has operations, or was not asked or has not replied (Status)
+	KeepLanes                      // the lanes remain open: the peer has operations, got no IDLE or has not replied (Status)
 )
 
 // Action is a step that the caller of a [Conn] must execute. The caller executes the actions of one call

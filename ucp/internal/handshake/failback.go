@@ -443,7 +443,7 @@ func (c *Conn) Dispensable() bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
 		trial = trial || l.trial
-		if !l.trial && !l.settled() {
+		if !l.trial && !l.isSteady() {
 			return false
 		}
 	}

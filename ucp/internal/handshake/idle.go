@@ -9,7 +9,7 @@ const (
 	idleNone      idleState = iota
 	idleQuiescing           // the caller executes QuiesceLane for all lanes
 	idleQuiesced            // nothing is in flight over any lane; the peer does not know
-	idleAsked               // IDLE sent, waits for AGREED or REFUSED
+	idleProposed            // IDLE sent, waits for AGREED or REFUSED
 	idleChecking            // the peer has agreed; the caller executes CheckIdle, then the lanes close
 	idleAccepting           // the peer has sent IDLE; the caller executes CheckIdle
 	idleAgreed              // AGREED sent: waits until the peer closes the lanes or sends RESUME
@@ -35,12 +35,12 @@ func (c *Conn) noOperations() {
 	case !c.p.Idle || c.p.Loopback:
 	case c.idle.state == idleNone && c.Quiet():
 		c.quiesceAll()
-	case c.idle.state == idleQuiesced && c.settled():
+	case c.idle.state == idleQuiesced && c.isSteady():
 		if c.remoteEP == 0 { // the peer has no lanes
 			c.closeAll()
 			return
 		}
-		c.idle.state, c.idle.number = idleAsked, c.idle.number%laneRoles+1
+		c.idle.state, c.idle.number = idleProposed, c.idle.number%laneRoles+1
 		c.sendIdle(Idle, c.idle.number, false)
 	}
 }
@@ -82,10 +82,10 @@ func (c *Conn) hasLanes() bool {
 	return false
 }
 
-// settled reports whether each lane has a settled state.
-func (c *Conn) settled() bool {
+// isSteady reports whether no lane needs or awaits a message.
+func (c *Conn) isSteady() bool {
 	for i := range c.lanes {
-		if !c.lanes[i].settled() {
+		if !c.lanes[i].isSteady() {
 			return false
 		}
 	}
@@ -97,13 +97,13 @@ func (c *Conn) settled() bool {
 	return true
 }
 
-// settled reports whether the lane needs no message and waits for none.
-func (l *lane) settled() bool {
+// isSteady reports whether the lane needs no message and waits for none.
+func (l *lane) isSteady() bool {
 	return l.state == laneFree || l.state == laneActive && (l.isIdle() || l.active == l.roles && !l.moving())
 }
 
 // idleHandshake reports whether a message about the end of the lanes was sent or is expected.
-func (c *Conn) idleHandshake() bool { return c.idle.state >= idleAsked }
+func (c *Conn) idleHandshake() bool { return c.idle.state >= idleProposed }
 
 // sendIdle sends a message with the number of an IDLE.
 func (c *Conn) sendIdle(t MsgType, number Roles, again bool) {
@@ -118,7 +118,7 @@ func (c *Conn) resume() {
 	switch c.idle.state {
 	case idleNone, idleAgreed:
 		return
-	case idleAsked, idleChecking:
+	case idleProposed, idleChecking:
 		c.sendIdle(Resume, c.idle.number, false)
 	case idleAccepting:
 		c.sendIdle(Refused, c.idle.peer, false)
@@ -171,7 +171,7 @@ func (c *Conn) handleIdleMsg(m *Msg) {
 	case Agreed:
 		c.handleAgreed(n)
 	case Refused:
-		if c.idle.state == idleAsked && c.idle.number == n {
+		if c.idle.state == idleProposed && c.idle.number == n {
 			c.keepLanes(ucs.StatusOK)
 		}
 	case Resume:
@@ -184,13 +184,13 @@ func (c *Conn) handleIdleMsg(m *Msg) {
 // keepLanes ends the handshake of an idle connection: the lanes remain open. If an operation has waited for the decision,
 // it uses them. Status says whether the peer has replied.
 func (c *Conn) keepLanes(st ucs.Status) {
-	asked := c.idle.state == idleAsked
+	proposed := c.idle.state == idleProposed
 	c.idle.state = idleQuiesced
-	if asked {
+	if proposed {
 		c.do(Action{Kind: KeepLanes, Status: st})
 	}
 	switch {
-	case c.wanted != 0 || !c.settled(): // a lane may have been opened meanwhile
+	case c.wanted != 0 || !c.isSteady(): // a lane may have been opened meanwhile
 		c.returnRoles()
 	case !c.hasLanes():
 		c.idle.state = idleNone
@@ -210,7 +210,7 @@ func (c *Conn) handleIdle(n Roles) {
 		if c.idle.peer == n {
 			return
 		}
-	case idleAsked:
+	case idleProposed:
 		if c.p.Local.UUID() < c.p.Remote.UUID() {
 			c.ignored++
 			return
@@ -219,7 +219,7 @@ func (c *Conn) handleIdle(n Roles) {
 		c.ignored++
 		return
 	}
-	if !c.p.Idle || c.idle.state < idleQuiesced && c.hasLanes() || !c.settled() {
+	if !c.p.Idle || c.idle.state < idleQuiesced && c.hasLanes() || !c.isSteady() {
 		c.sendIdle(Refused, n, false)
 		return
 	}
@@ -230,7 +230,7 @@ func (c *Conn) handleIdle(n Roles) {
 // handleAgreed handles AGREED. What the peer has sent before may still have to be handled.
 func (c *Conn) handleAgreed(n Roles) {
 	switch {
-	case c.idle.number == n && c.idle.state == idleAsked:
+	case c.idle.number == n && c.idle.state == idleProposed:
 		c.idle.state = idleChecking
 		c.do(Action{Kind: CheckIdle})
 	case c.idle.number == n && c.idle.state == idleChecking: // repeated
@@ -258,7 +258,7 @@ func (c *Conn) isClosing(n Roles) bool {
 
 // idleChecked handles the result of CheckIdle. Any status but StatusOK means that the side is not idle any more.
 func (c *Conn) idleChecked(st ucs.Status) {
-	idle := st == ucs.StatusOK && c.settled()
+	idle := st == ucs.StatusOK && c.isSteady()
 	switch {
 	case c.idle.state == idleChecking && idle:
 		c.closeAll()
@@ -292,7 +292,7 @@ func (c *Conn) handleIdleDrop(e *MsgLane) {
 // retransmitIdle retransmits IDLE or AGREED.
 func (c *Conn) retransmitIdle() {
 	switch c.idle.state {
-	case idleAsked:
+	case idleProposed:
 		c.sendIdle(Idle, c.idle.number, true)
 	case idleAgreed:
 		c.sendIdle(Agreed, c.idle.peer, true)
@@ -303,8 +303,8 @@ func (c *Conn) retransmitIdle() {
 // retransmissions continue.
 func (c *Conn) endIdleHandshake(st ucs.Status) (waits bool) {
 	switch c.idle.state {
-	case idleAsked, idleChecking:
-		c.idle.state = idleAsked
+	case idleProposed, idleChecking:
+		c.idle.state = idleProposed
 		c.sendIdle(Resume, c.idle.number, false)
 		c.keepLanes(st)
 	case idleAccepting:

@@ -9,7 +9,7 @@ import (
 // TestAllocs: nothing allocates, neither while queues remain long, nor while they grow and shrink within the minimum
 // size of hash tables. The first run warms up.
 func TestAllocs(t *testing.T) {
-	const n = keepBuckets
+	const n = leastBuckets
 	table, receives, messages := newTable(), posted(n, mpiMasks[:]...), came(n)
 	alone, single := &recv{Tag: 9, Mask: exact}, &msg{Tag: 9}
 	for name, run := range map[string]func(){
@@ -51,7 +51,7 @@ func TestAllocs(t *testing.T) {
 
 // TestAllocs_Long: so it is with queues far above that size, which remain long.
 func TestAllocs_Long(t *testing.T) {
-	const n = 20 * keepBuckets
+	const n = 20 * leastBuckets
 	table, receives, messages := newTable(), posted(n, mpiMasks[:3]...), came(n)
 	for i := range receives {
 		table.Expect(&receives[i])

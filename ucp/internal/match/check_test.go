@@ -52,7 +52,7 @@ func checkIndex[E any](t failer, x *index[E], seq func(*E) uint64) (entries int)
 	require.Len(t, keys, x.keys)
 	require.LessOrEqual(t, x.keys, len(x.buckets))
 	require.Zero(t, len(x.buckets)&(len(x.buckets)-1))
-	require.True(t, len(x.buckets) <= keepBuckets || x.keys*sparse >= len(x.buckets), "%d keys in %d", x.keys, len(x.buckets))
+	require.True(t, len(x.buckets) <= leastBuckets || x.keys*sparse >= len(x.buckets), "%d keys in %d", x.keys, len(x.buckets))
 	return entries
 }
 

@@ -216,7 +216,7 @@ func TestShrinks(t *testing.T) {
 		table.Cancel(&receives[n-1-i])
 		table.Remove(&messages[n-1-i])
 	}
-	assert.LessOrEqual(t, table.buckets(), 4*keepBuckets, "two on each side")
+	assert.LessOrEqual(t, table.buckets(), 4*leastBuckets, "two on each side")
 	table.check(t)
 	for i := range receives {
 		r, m := &receives[i], &messages[i]
@@ -275,12 +275,12 @@ func TestHash_OddFactors(t *testing.T) {
 func odd(factors [2]uint64) [2]uint64 { return [2]uint64{factors[0] & 1, factors[1] & 1} }
 
 // TestShrinks_AtLimit: a hash table shrinks to a quarter when it has more than sparse buckets for each key, and not
-// below keepBuckets.
+// below leastBuckets.
 func TestShrinks_AtLimit(t *testing.T) {
 	var x index[msg]
 	x.mask = exact
 	x.init()
-	const long = 16 * keepBuckets
+	const long = 16 * leastBuckets
 	list := make([]msg, long)
 	for i := range list {
 		x.add(&list[i].same[0], &list[i], uint64(i))
@@ -291,7 +291,7 @@ func TestShrinks_AtLimit(t *testing.T) {
 			x.remove(&m.same[0])
 		}
 	}
-	for n := long; n > keepBuckets; n /= 4 {
+	for n := long; n > leastBuckets; n /= 4 {
 		remove(n / sparse)
 		assert.Len(t, x.buckets, n)
 		remove(n/sparse - 1)
@@ -300,7 +300,7 @@ func TestShrinks_AtLimit(t *testing.T) {
 	buckets := &x.buckets[0]
 	remove(0)
 	assert.Same(t, buckets, &x.buckets[0], "kept")
-	assert.Len(t, x.buckets, keepBuckets)
+	assert.Len(t, x.buckets, leastBuckets)
 }
 
 // TestLoop_TakesOutEach: a loop that removes each entry needs a few steps for each, with any number of them. If it

@@ -1,9 +1,9 @@
 // Package match pairs receives with messages by tag. It copies no data and uses no transport.
 //
 // A [Table] has two sides: posted receives, and unexpected messages. A message matches a receive if their
-// tags agree in the bits of the receive's mask. A message takes the earliest posted receive that it matches; a
-// receive takes the earliest message that matches. If the messages of a sender arrive in order, this is the order
-// that MPI requires.
+// tags are equal in the bits of the receive's mask. An arriving message is matched with the earliest posted receive that
+// matches it, and a new receive with the earliest unexpected message that matches it. If the messages of a sender arrive in
+// order, this is the order that MPI requires.
 //
 //	order      r1 <-> r2 <-> r3 <-> ... <-> rn       all, the earliest first
 //	              first few  |  indexed up to here

@@ -8,9 +8,9 @@ import (
 const (
 	// minBuckets is the initial length of the hash table of an index.
 	minBuckets = 16
-	// keepBuckets is the least length to which a hash table shrinks. These 8 KiB are not freed, so that
+	// leastBuckets is the minimum length to which a hash table shrinks. These 8 KiB are not freed, so that
 	// queues that fill and drain again and again do not allocate.
-	keepBuckets = 1024
+	leastBuckets = 1024
 	// sparse is the number of buckets for each key at which a hash table shrinks to a quarter. It then has
 	// two buckets for each key, so that it neither grows nor shrinks again soon.
 	sparse = 8
@@ -93,8 +93,8 @@ func (x *index[E]) remove(l *link[E]) {
 	}
 	*q = rest
 	x.keys--
-	if len(x.buckets) > keepBuckets && x.keys*sparse < len(x.buckets) {
-		x.resize(max(keepBuckets, len(x.buckets)/4))
+	if len(x.buckets) > leastBuckets && x.keys*sparse < len(x.buckets) {
+		x.resize(max(leastBuckets, len(x.buckets)/4))
 	}
 }
 
@@ -118,7 +118,7 @@ func (x *index[E]) resize(n int) {
 // reset empties the index and gives it another mask. The caller clears the links.
 func (x *index[E]) reset(mask uint64) {
 	x.mask, x.keys = mask, 0
-	if len(x.buckets) > keepBuckets {
+	if len(x.buckets) > leastBuckets {
 		x.buckets = nil
 	}
 	clear(x.buckets)

@@ -1,6 +1,6 @@
 package match
 
-// link holds an entry of type E in one queue.
+// link links an entry of type E in one queue.
 type link[E any] struct {
 	next  *link[E] // nil for the last link
 	prev  *link[E] // of the first link the last one; nil: in no queue

@@ -2,7 +2,7 @@ package match
 
 import "iter"
 
-// Table holds receives and unexpected messages. R and M are the types of their owners, usually
+// Table contains receives and unexpected messages. R and M are the types of their owners, usually
 // pointers. Init makes it ready. One goroutine at a time uses it, and no method blocks.
 //
 // The caller matches before it adds: for an arriving message it calls Arrive and, if that
@@ -30,7 +30,7 @@ func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
 	return t.receives.take(tag)
 }
 
-// First returns the earliest posted receive, which stays in the table. There must be receives.
+// First returns the earliest posted receive, and does not remove it. There must be receives.
 // If it is [Recv.Ready] for a message, Arrive would return it.
 func (t *Table[R, M]) First() *Recv[R] { return t.receives.order.head.entry }
 
@@ -46,7 +46,7 @@ func (t *Table[R, M]) TakeFirst(r *Recv[R]) { // as queue.shift: an inlined call
 // Find is Arrive, but leaves the receive in the table.
 func (t *Table[R, M]) Find(tag uint64) *Recv[R] { return t.receives.find(tag) }
 
-// After returns the earliest receive whose number is above seq, which stays in the table; nil: none. It takes
+// After returns the earliest receive whose number is above seq, and does not remove it; nil: none. It takes
 // few steps if that is the first or one of the last receives.
 func (t *Table[R, M]) After(seq uint64) *Recv[R] {
 	q := &t.receives.order

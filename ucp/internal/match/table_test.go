@@ -115,7 +115,7 @@ func TestMessages_MoreMasksThanIndexes(t *testing.T) {
 
 // TestMessages_TakeOverOfALargeIndex: when a large index is reused, its hash table is freed.
 func TestMessages_TakeOverOfALargeIndex(t *testing.T) {
-	table, list := kept(10 * keepBuckets)
+	table, list := kept(10 * leastBuckets)
 	mask := func(i int) uint64 { return exact &^ (1 << i) }
 	for i := range MessageMasks {
 		table.Peek(9, mask(i))
@@ -124,7 +124,7 @@ func TestMessages_TakeOverOfALargeIndex(t *testing.T) {
 		table.Peek(9, mask(0))
 	}
 	x := &table.messages.indexes[1]
-	require.Greater(t, len(x.buckets), keepBuckets)
+	require.Greater(t, len(x.buckets), leastBuckets)
 	require.Nil(t, table.Peek(9, 0xff))
 	require.Equal(t, uint64(0xff), x.mask)
 	assert.Len(t, x.buckets, minBuckets, "all have one key")

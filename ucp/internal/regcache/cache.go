@@ -92,7 +92,7 @@ func (c *Cache[M]) Put(e *Entry[M]) {
 	switch {
 	case e.users > 0:
 	case !e.indexed:
-		_ = c.release(e) // settle retries
+		_ = c.release(e) // after an error deregisterLeaving retries
 	default:
 		c.idle.pushFront(e)
 		if e.len() > c.maxSize {
@@ -126,7 +126,7 @@ func (c *Cache[M]) miss(buf []byte, access uct.Access) (*Entry[M], error) {
 	for _, old := range c.indexes[access].insert(e) {
 		c.leave(old)
 		if old.users == 0 {
-			_ = c.release(old) // settle retries
+			_ = c.release(old) // after an error deregisterLeaving retries
 		}
 	}
 	return e, nil

@@ -7,13 +7,13 @@ import (
 )
 
 // Purge deregisters all entries that no operation uses, and retries those that could not be deregistered
-// before. Entries in use stay. It returns the errors of deregistering; the entries concerned are no longer
+// before. It does not change entries in use. It returns the errors of deregistering; the entries concerned are no longer
 // in the index.
 func (c *Cache[M]) Purge() error {
 	for c.idle.back != nil {
 		c.hide(c.idle.back)
 	}
-	_, err := c.settle(everywhere)
+	_, err := c.deregisterLeaving(everywhere)
 	return err
 }
 
@@ -46,15 +46,15 @@ func (c *Cache[M]) invalidate(s span) error {
 			c.hide(e)
 		}
 	}
-	busy, err := c.settle(s)
+	busy, err := c.deregisterLeaving(s)
 	if busy {
 		return ucs.Join(ucs.ErrBusy, err)
 	}
 	return err
 }
 
-// settle deregisters the leaving entries that have a byte in s. busy reports that some are in use.
-func (c *Cache[M]) settle(s span) (busy bool, err error) {
+// deregisterLeaving deregisters the leaving entries that have a byte in s. busy means that some are in use.
+func (c *Cache[M]) deregisterLeaving(s span) (busy bool, err error) {
 	var errs []error
 	for _, e := range slices.Backward(c.leaving) { // release removes e
 		switch {
@@ -83,7 +83,7 @@ func (c *Cache[M]) leave(e *Entry[M]) {
 	c.leaving = append(c.leaving, e)
 }
 
-// release deregisters e, which must be leaving and unused. After an error e is still leaving, and settle
+// release deregisters e, which must be leaving and unused. After an error e is still leaving, and deregisterLeaving
 // retries.
 func (c *Cache[M]) release(e *Entry[M]) error {
 	if err := e.Mem.Close(); err != nil {
@@ -102,7 +102,7 @@ func (c *Cache[M]) trim() {
 	}
 }
 
-// evict deregisters e, which is idle. After an error settle retries.
+// evict deregisters e, which is idle. After an error deregisterLeaving retries.
 func (c *Cache[M]) evict(e *Entry[M]) {
 	c.evictions.Inc()
 	c.hide(e)

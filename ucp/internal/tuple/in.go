@@ -24,7 +24,7 @@ type in[R, M any] struct {
 	used    uint64
 
 	stopped       bool   // the queue accepts no more messages
-	looks         int    // how often stopping failed because a peer was in the middle of a message
+	failedStops   int    // number of attempts to stop the queue that failed because a peer was copying a message
 	waits         bool   // listed in Receiver.unstopped
 	senderStopped bool   // STOPPED has arrived
 	latest        Place  // of the latest message that was sent again; 0: none yet
@@ -94,7 +94,7 @@ func (t *in[R, M]) post(n *match.Recv[R]) bool {
 }
 
 // postBacklog posts the receives that waited for room. If one cannot be posted, it closes the queue,
-// as nothing else would complete that receive.
+// because nothing else would complete that receive.
 func (t *in[R, M]) postBacklog() {
 	for len(t.backlog) > 0 {
 		switch err := t.backlog[0].post(); err {

@@ -11,17 +11,17 @@ import (
 
 // Out is the sender's state for the messages of one tag to a peer.
 //
-//	usual -- enough of them --> asked -- OPENED --> open -- close --> closing -- CLOSED --> usual
+//	usual -- enough messages --> requested -- OPENED --> open -- close --> closing -- CLOSED --> usual
 type Out struct {
 	s   *Sender
 	tag uint64
 
 	state     outState
 	count     int // messages that went the usual way since the queue was closed, or ever
-	requestAt int // value of count at which the sender asks for a queue
+	requestAt int // value of count at which the sender requests a queue
 	used      uint64
 
-	queues   uct.QueueSender // of the transport of the messages when the sender asked
+	queues   uct.QueueSender // of the transport that carried messages when the sender requested the queue
 	number   uint32
 	max      int           // maximum message length of the queue, in bytes
 	conn     uct.QueueConn // nil: no connection is attached
@@ -40,7 +40,7 @@ type outState uint8
 
 const (
 	outUsual     outState = iota // messages go the usual way
-	outRequested                 // the sender has asked for a queue
+	outRequested                 // the sender has requested a queue
 	outOpen                      // messages go through the queue
 	outClosing                   // messages wait until it is known which ones have arrived
 )
@@ -48,7 +48,7 @@ const (
 // Usual reports whether the next message goes the usual way. t may be nil.
 func (t *Out) Usual() bool { return t == nil || t.state < outOpen }
 
-// open asks the peer for a queue, if the transport has queues.
+// open requests a queue of the peer, if the transport has queues.
 func (t *Out) open() {
 	s := t.s
 	q, ready := s.to.Queues()
@@ -70,7 +70,7 @@ func (t *Out) open() {
 // opened handles the reply to open: the peer has opened a queue, or none.
 func (t *Out) opened(c *wire.Tuple) {
 	if c.Number == 0 {
-		t.later()
+		t.backOff()
 		return
 	}
 	t.state, t.number, t.max = outOpen, c.Number, int(min(c.Value, uint64(math.MaxInt)))
@@ -79,8 +79,8 @@ func (t *Out) opened(c *wire.Tuple) {
 	t.s.to.SendControl(t.tag, wire.TupleSwitch, c.Number, 0)
 }
 
-// later returns to the usual way. The next request for a queue comes after twice as many messages.
-func (t *Out) later() {
+// backOff returns to the usual way. The next request for a queue follows after twice as many messages.
+func (t *Out) backOff() {
 	t.s.open--
 	t.state, t.count, t.reported = outUsual, 0, false
 	if t.requestAt < maxRequestInterval {
@@ -190,7 +190,7 @@ func (t *Out) close(why *stats.Counter) {
 	}
 }
 
-// recalled tells the receiver how many messages it may have received.
+// recalled sends the receiver the number of messages that it may have received.
 func (t *Out) recalled() {
 	if t.s.dead == ucs.StatusOK {
 		t.reported = true
@@ -206,7 +206,7 @@ func (t *Out) closed(got uint64) {
 	}
 	m := t.first
 	t.first, t.last, t.unsent = nil, nil, nil
-	t.later()
+	t.backOff()
 	for m != nil {
 		next := m.next
 		if m.owner.GivenUp() {

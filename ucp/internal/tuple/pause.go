@@ -118,7 +118,7 @@ func (x *Receiver[R, M]) resume() {
 }
 
 // Probe returns the message that a receive would match; nil if that is not certain yet. Messages
-// that wait for receives of a queue then come the usual way, where a probe finds them.
+// that wait for receives of a queue are then sent the usual way (without a queue), so that a probe finds them.
 func (x *Receiver[R, M]) Probe(tag, mask uint64) *match.Msg[M] {
 	if !x.paused {
 		x.closeFor(tag, mask, &x.stats.probes)

@@ -24,7 +24,7 @@ type Sender struct {
 	out     table[*Out]
 	open    int        // number of tags whose queue is open or requested
 	usual   uint64     // tagged messages that went the usual way
-	roomAt  uint64     // value of usual at which makeRoom looks again
+	roomAt  uint64     // value of usual at which makeRoom tries again to evict a tuple
 	through uint32     // number of the latest message through a queue; never 0
 	clock   uint64     // counts uses of tuples, for eviction
 	dead    ucs.Status // why the connection has ended

@@ -130,7 +130,7 @@ func (s *Source[R, M]) announced(t *in[R, M], at Place) bool {
 
 // order merges the messages of a queue that were sent again with the other messages of the connection,
 // when all have arrived. Both lists are in order, so one pass is enough,
-// wherever they belong; until then receives compare places (Receiver.certain).
+// wherever they belong. Until then receives compare places (Receiver.isDecided).
 func (s *Source[R, M]) order(t *in[R, M]) {
 	if t.latest == 0 { // none was sent again
 		return

@@ -33,9 +33,9 @@ func (t *in[R, M]) stop(why *stats.Counter) {
 
 // Retries of stopping a queue while a peer is in the middle of a message.
 const (
-	// stopLooks is the number of calls of Progress in a row that retry. They take longer than
-	// a running peer takes to copy 8 KiB.
-	stopLooks = 200
+	// stopAttempts is the number of consecutive calls of Progress that retry. They take longer than a running peer takes to
+	// copy 8 KiB.
+	stopAttempts = 200
 	// stopPause is the time between later retries, until the peer runs again or its
 	// link is down.
 	stopPause = time.Millisecond
@@ -43,8 +43,8 @@ const (
 
 // stopAgain retries to stop the queue, without waiting.
 func (t *in[R, M]) stopAgain() {
-	if t.stopped = t.q.Stop() == nil; t.stopped || t.looks < stopLooks {
-		t.looks++
+	if t.stopped = t.q.Stop() == nil; t.stopped || t.failedStops < stopAttempts {
+		t.failedStops++
 		t.proceed()
 		return
 	}

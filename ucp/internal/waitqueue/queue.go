@@ -1,15 +1,14 @@
-// Package waitqueue has the queue of operations of an EP that wait, for a lane, for credit or
-// behind a fence.
+// Package waitqueue has the queue of the operations of an EP that cannot be posted yet: they wait for a lane, for credit or
+// for a fence.
 package waitqueue
 
 import "slices"
 
-// Queue is operations that wait, in order. Pop and PutBack take the same time with a thousand
-// operations as with one.
+// Queue is the queue of waiting operations, in order. Pop and PutBack take constant time.
 //
-// A pass starts all operations again, one after the other. An operation that has to wait again is
-// deferred: EndPass puts it before the operations that the pass has not reached, and before those
-// that were added during the pass.
+// In a pass the caller pops all operations, one after the other, including those that were added during the pass, and
+// starts them again. It defers an operation that must wait again. After the pass the deferred operations are the queue, in
+// the order in which they were deferred.
 //
 // The zero value is an empty queue. One goroutine at a time may use it.
 type Queue[T comparable] struct {
@@ -18,23 +17,23 @@ type Queue[T comparable] struct {
 
 	passing  bool
 	deferred []T
-	ordered  int // of deferred: those that were deferred as ordered
+	ordered  int // number of elements of deferred that were deferred with ordered set
 }
 
-// Empty reports that nothing waits. q may be nil.
+// Empty reports whether no operation waits. q may be nil.
 func (q *Queue[T]) Empty() bool { return q == nil || q.PassDone() && len(q.deferred) == 0 }
 
-// PassDone reports that no operation is left but deferred ones.
+// PassDone reports whether all operations are deferred: the pass has popped all others.
 func (q *Queue[T]) PassDone() bool { return q.head == len(q.list) }
 
 // First returns the operation that Pop would return. There must be one.
 func (q *Queue[T]) First() T { return q.list[q.head] }
 
-// Pending returns the operations that are not deferred, in order. The slice is the queue's, and valid
-// until the queue changes.
+// Pending returns the operations that are not deferred, in order. The slice belongs to the queue. It is valid until the
+// queue changes.
 func (q *Queue[T]) Pending() []T { return q.list[q.head:] }
 
-// Add puts an operation behind the others.
+// Add appends an operation.
 func (q *Queue[T]) Add(r T) {
 	if len(q.list) == cap(q.list) && 2*q.head > len(q.list) {
 		n := copy(q.list, q.list[q.head:])
@@ -55,7 +54,7 @@ func (q *Queue[T]) Pop() T {
 	return r
 }
 
-// PutBack puts the operation that Pop has returned last before the others.
+// PutBack inserts r at the front of the queue. r must be the operation that the latest Pop has returned.
 func (q *Queue[T]) PutBack(r T) {
 	if q.head == 0 {
 		q.list = slices.Insert(q.list, 0, r)
@@ -68,10 +67,11 @@ func (q *Queue[T]) PutBack(r T) {
 // BeginPass begins a pass. The caller pops operations until PassDone, and defers those that wait again.
 func (q *Queue[T]) BeginPass() { q.passing = true }
 
-// Passing reports that a pass has begun and not ended.
+// Passing reports whether a pass is in progress.
 func (q *Queue[T]) Passing() bool { return q.passing }
 
-// Defer puts an operation that Pop has returned during a pass behind the other deferred ones.
+// Defer appends r to the deferred operations. Pop must have returned r during this pass. ordered means that
+// DeferredOrdered counts it.
 func (q *Queue[T]) Defer(r T, ordered bool) {
 	q.deferred = append(q.deferred, r)
 	if ordered {
@@ -79,14 +79,13 @@ func (q *Queue[T]) Defer(r T, ordered bool) {
 	}
 }
 
-// Deferred returns the deferred operations, in order. The slice is the queue's, and valid until the
-// queue changes.
+// Deferred returns the deferred operations, in order. The slice belongs to the queue. It is valid until the queue changes.
 func (q *Queue[T]) Deferred() []T { return q.deferred }
 
-// DeferredOrdered is the number of deferred operations that are ordered.
+// DeferredOrdered returns the number of operations that were deferred with ordered set.
 func (q *Queue[T]) DeferredOrdered() int { return q.ordered }
 
-// EndPass ends a pass after PassDone: the deferred operations are the queue.
+// EndPass ends a pass, when PassDone returns true. The deferred operations become the queue.
 func (q *Queue[T]) EndPass() {
 	if len(q.deferred) > 0 {
 		q.list, q.head, q.deferred = q.deferred, 0, q.list[:0]
@@ -121,12 +120,13 @@ func (q *Queue[T]) All(yield func(T) bool) {
 	}
 }
 
-// TakeAll empties the queue and returns what was in it, in order. A pass goes on.
+// TakeAll removes all operations and returns them, in order. A pass in progress continues.
 func (q *Queue[T]) TakeAll() []T {
 	list := slices.Concat(q.deferred, q.Pending())
 	q.Replace(nil)
 	return list
 }
 
-// Replace makes the operations of a list the whole queue, which keeps the list. A pass goes on.
+// Replace replaces all operations, deferred ones too, by list, which then belongs to the queue. A pass in progress
+// continues.
 func (q *Queue[T]) Replace(list []T) { *q = Queue[T]{list: list, passing: q.passing} }
