@@ -245,7 +245,7 @@ func TestActive_KeptTwiceReturnsCreditOnce(t *testing.T) {
 	}
 	p.until(func() bool { return len(kept) == 4 })
 	account := kept[0].msgs
-	account.Settle()
+	account.UpdateDue()
 	held, due := account.Held, account.Due
 	assert.Equal(t, 2*charge(len("message")), held)
 	for _, m := range kept {
@@ -253,6 +253,6 @@ func TestActive_KeptTwiceReturnsCreditOnce(t *testing.T) {
 		m.Release()
 	}
 	assert.Zero(t, account.Held)
-	account.Settle()
+	account.UpdateDue()
 	assert.Equal(t, due+held, account.Due)
 }

@@ -120,7 +120,7 @@ func TestArrivals_KeptAfterGrant(t *testing.T) {
 		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, data, nil)))
 		p.until(func() bool { return calls == n })
 		in := kept[0].msgs
-		in.Settle()
+		in.UpdateDue()
 		require.GreaterOrEqual(t, in.Due, int64(0))
 		require.Equal(t, int64(len(kept))*charge(len(data)), in.Held)
 		require.LessOrEqual(t, p.a.ep.msgs.Credit+in.Due+in.Held, in.Size)

@@ -218,7 +218,7 @@ func chooseFetch(r *Request) {
 		r.stage = &fetchStage
 	case fetch.Has(uct.AtomicCSwap):
 		r.stage = &swapWords.read
-	case r.atomic.size == 4 && a.Fetch64.Has(uct.AtomicCSwap) && r.target.key.packed.Holds(r.target.addr&^7, 8):
+	case r.atomic.size == 4 && a.Fetch64.Has(uct.AtomicCSwap) && r.target.key.packed.Contains(r.target.addr&^7, 8):
 		r.stage = &swapHalves.read
 	default:
 		r.stage = &remoteStage

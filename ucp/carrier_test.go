@@ -32,7 +32,7 @@ func (c *memCarrier) Send(msg []byte, repeat bool) {
 	c.e.w.schedule(c.e)
 }
 
-func (c *memCarrier) Settle(bool) bool {
+func (c *memCarrier) Advance(bool) bool {
 	for len(c.wait) > 0 && c.err == nil {
 		if c.hold > 0 {
 			c.hold--

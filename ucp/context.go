@@ -236,7 +236,7 @@ func (c *Context) closeUnused() error {
 	for i := range c.offers {
 		used[c.offers[i].domain] = used[c.offers[i].domain] || c.offers[i].selected
 	}
-	err := c.memory.Keep(func(d *region.Domain) bool { return used[d] })
+	err := c.memory.CloseUnused(func(d *region.Domain) bool { return used[d] })
 	c.offers = slices.DeleteFunc(c.offers, func(o offer) bool { return !used[o.domain] })
 	if n := len(c.memory.Domains); n > wireup.MaxMDs {
 		err = ucs.Join(err, fmt.Errorf("ucp: %d memory domains: %w", n, ucs.ErrTooLong))

@@ -23,13 +23,13 @@ func TestIdleIface_ActivatedByEvent(t *testing.T) {
 		require.Equal(t, 1, p.b.w.engine.Polled())
 		ud := f.IfaceOf(1, 1)
 		before := ud.Polls
-		for range 10 * engine.IdleTicks * engine.LooksPerPoll {
+		for range 10 * engine.IdleTicks * engine.ChecksPerSyscall {
 			p.b.w.Progress()
 		}
 		require.Equal(t, before, ud.Polls, "it is idle")
 
 		ud.Deliver(wire.AMWireup, []byte("nonsense"), true)
-		for range 2 * engine.IdleTicks * engine.LooksPerPoll {
+		for range 2 * engine.IdleTicks * engine.ChecksPerSyscall {
 			p.b.w.Progress()
 		}
 		assert.Equal(t, uint64(1), p.b.w.stats.badMessages.Load(), "unflagged=%v", unflagged)
@@ -81,7 +81,7 @@ func TestIdleIface_WithoutACK(t *testing.T) {
 		p.until(p.a.ep.link.carrier.Idle)
 		p.idle()
 		before = ud.Polls
-		for range engine.IdleTicks * engine.LooksPerPoll {
+		for range engine.IdleTicks * engine.ChecksPerSyscall {
 			p.a.w.Progress()
 		}
 		assert.Equal(t, before, ud.Polls, "it is idle, unflagged=%v", unflagged)

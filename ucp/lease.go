@@ -125,7 +125,7 @@ func (r *Request) registerLocal(tables func(*transfers) *[2]proto.Table, first u
 func (i *iface) registrationPays(t *[2]proto.Table, n int, first uct.Variant) bool {
 	costs := &i.attr.Costs
 	bare := i.registeredCost(moveAt(costs, &t[registered], n, first), n)
-	return proto.Quicker(n, moveAt(costs, &t[unregistered], n, first), bare).Registers
+	return proto.Faster(n, moveAt(costs, &t[unregistered], n, first), bare).Registers
 }
 
 // minRegistered returns the least length in bytes of a put or get that registers its local buffer; 0

@@ -288,7 +288,7 @@ func (e *EP) returnDiscarded() {
 	if m == nil {
 		return
 	}
-	if m.Settle(); m.Due > 0 {
+	if m.UpdateDue(); m.Due > 0 {
 		m.grant()
 	}
 	m.Measure()

@@ -442,7 +442,7 @@ func (x *talk) checkRest() {
 		require.NoError(x.rt, x.p.finish(s.req, nil))
 	}
 	out, in := x.from.msgs, x.to.msgs
-	x.p.until(func() bool { in.Settle(); return out.Credit+in.Due == in.Size })
+	x.p.until(func() bool { in.UpdateDue(); return out.Credit+in.Due == in.Size })
 	require.Zero(x.rt, in.Held)
 	require.Nil(x.rt, in.inbound)
 	x.p.until(func() bool { return inUse(x.p.a.w) == 0 && inUse(x.p.b.w) == 0 })

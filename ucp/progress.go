@@ -91,7 +91,7 @@ func (e *EP) deferredWork() {
 	}
 	if l.carrier.Err() != nil {
 		e.carrierFailed()
-	} else if !l.carrier.Settle(l.conn.Quiet() || l.conn.Over()) {
+	} else if !l.carrier.Advance(l.conn.Quiet() || l.conn.Over()) {
 		e.w.schedule(e)
 	}
 	if e.closing.ending && !e.closing.notifies && l.carrier.Posted() {
@@ -152,7 +152,7 @@ func (e *EP) carrierFailed() {
 			e.handle(handshake.Event{Kind: handshake.SendingFailed})
 			e.w.schedule(e)
 			if e.link != nil {
-				c.Settle(false)
+				c.Advance(false)
 			}
 			return
 		}

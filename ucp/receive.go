@@ -145,7 +145,7 @@ func (w *Worker) receive(b []byte) {
 	}
 	e.handle(handshake.Event{Kind: handshake.MsgReceived, Msg: m})
 	if e.link != nil && e.state < epFailed && e.link.conn.RemoteEP() == m.SrcEP {
-		w.names.Call(m.SrcUUID, m.SrcEP, e)
+		w.names.SetPeerID(m.SrcUUID, m.SrcEP, e)
 	}
 	w.schedule(e)
 }
@@ -190,7 +190,7 @@ func (w *Worker) match(m *handshake.Msg) *EP {
 		}
 		return nil
 	}
-	if e := w.names.Called(m.SrcUUID, m.SrcEP); e != nil && (m.Type != handshake.Request || e.peer.Is(m.Addr)) {
+	if e := w.names.ByPeerID(m.SrcUUID, m.SrcEP); e != nil && (m.Type != handshake.Request || e.peer.Is(m.Addr)) {
 		return e
 	}
 	if m.Type != handshake.Request {

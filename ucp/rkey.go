@@ -118,7 +118,7 @@ func (k *RKey) bind() {
 // empty if it does.
 func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
 	switch {
-	case !k.packed.Holds(raddr, uint64(n)):
+	case !k.packed.Contains(raddr, uint64(n)):
 		return fmt.Sprintf("at %#x, the key opens %d bytes at %#x", raddr, k.size, k.packed.Addr)
 	case k.packed.Access&right == 0:
 		return "the key does not give the right"

@@ -444,7 +444,7 @@ func (e *EP) rndvChoices(n int, to reach) (v proto.Rendezvous) {
 		case to.unregisteredAccess:
 			v.Get = bare
 		case to.mayRegister && rma.domain.Attr.NeedMemH:
-			v.Get = proto.Quicker(n, copied, rma.registeredCost(bare, n))
+			v.Get = proto.Faster(n, copied, rma.registeredCost(bare, n))
 		default:
 			v.Get = copied
 		}

@@ -87,7 +87,7 @@ func (m *messages) consumeQuota(n int64) {
 //
 //go:noinline
 func (m *messages) grantIfDue() {
-	if m.Settle(); m.Due >= m.Batch {
+	if m.UpdateDue(); m.Due >= m.Batch {
 		m.grant()
 	}
 	m.Measure()

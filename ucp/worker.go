@@ -343,7 +343,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 	if uuid == w.net.addr.UUID() {
 		return nil
 	}
-	e := w.names.Next(uuid)
+	e := w.names.NextByPeer(uuid)
 	if e == nil || !e.origin.passive || e.state != epOpen || e.peer != p {
 		return nil
 	}

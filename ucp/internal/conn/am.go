@@ -25,7 +25,7 @@ type Host interface {
 	Limit(p Path) int
 	// Name adds the name of the transport to an error.
 	Name(p Path, err error) error
-	// Attention makes the next progress of the worker call the carrier's Settle.
+	// Attention makes the next progress of the worker call Advance of the carrier.
 	Attention()
 }
 
@@ -236,8 +236,8 @@ func (a *AM) resume() error {
 	return nil
 }
 
-// Settle implements Carrier.
-func (a *AM) Settle(quiet bool) (done bool) {
+// Advance implements Carrier.
+func (a *AM) Advance(quiet bool) (done bool) {
 	a.push()
 	if !quiet || a.ep == nil || !a.Posted() || a.state == amFlushing {
 		return true

@@ -158,7 +158,7 @@ func TestAM_Send(t *testing.T) {
 	assert.True(t, a.Idle())
 	assert.True(t, a.Posted())
 	assert.Nil(t, a.EP())
-	a.Settle(true)
+	a.Advance(true)
 	assert.Empty(t, h.opened)
 	send(a, "one", "two")
 	assert.True(t, h.tookAttention())
@@ -188,7 +188,7 @@ func TestAM_NoResource(t *testing.T) {
 	a.Send([]byte("two"), true)
 	assert.Equal(t, []string{"one"}, h.sent)
 	assert.False(t, a.Posted())
-	assert.True(t, a.Settle(true), "the transport asks")
+	assert.True(t, a.Advance(true), "the transport asks")
 	assert.NotNil(t, h.open)
 	h.tookAttention()
 	h.refuse = []error{nil, uct.ErrNoResource}
@@ -259,7 +259,7 @@ func TestAM_CannotOpen(t *testing.T) {
 	assert.Nil(t, a.EP())
 	ok, _ = a.Recover(false)
 	assert.True(t, ok)
-	a.Settle(false)
+	a.Advance(false)
 	assert.Equal(t, []string{"one"}, h.sent)
 	assert.Equal(t, paths[1:2], h.via)
 
@@ -276,31 +276,31 @@ func TestAM_Settle(t *testing.T) {
 	a, h := newCarrier(t, paths...)
 	h.flushes = true
 	send(a, "one")
-	assert.True(t, a.Settle(false))
+	assert.True(t, a.Advance(false))
 	assert.Nil(t, h.open.flush, "more may follow")
-	assert.True(t, a.Settle(true))
+	assert.True(t, a.Advance(true))
 	assert.Equal(t, []bool{true}, h.drains)
 	first := h.open.flush
 	require.NotNil(t, first)
-	assert.True(t, a.Settle(true))
+	assert.True(t, a.Advance(true))
 	assert.Same(t, first, h.open.flush, "one flush")
 	send(a, "two") // the flush does not cover this one
 	assert.Equal(t, []bool{true, false}, h.drains)
 	h.tookAttention()
 	first.Complete(ucs.StatusOK)
 	assert.False(t, h.tookAttention())
-	assert.True(t, a.Settle(true))
+	assert.True(t, a.Advance(true))
 	second := h.open.flush
 	require.NotSame(t, first, second)
 	second.Complete(ucs.StatusOK)
 	assert.True(t, h.tookAttention())
 	assert.False(t, a.Idle())
-	assert.True(t, a.Settle(true))
+	assert.True(t, a.Advance(true))
 	assert.True(t, a.Idle())
 	assert.Equal(t, []bool{true, false, true, false}, h.drains)
 
 	send(a, "three")
-	assert.True(t, a.Settle(true))
+	assert.True(t, a.Advance(true))
 	third := h.open.flush
 	a.Close()
 	h.tookAttention()
@@ -313,7 +313,7 @@ func TestAM_Settle(t *testing.T) {
 	assert.False(t, h.tookAttention())
 	assert.NotNil(t, a.EP())
 	h.flushes = false
-	assert.True(t, a.Settle(true))
+	assert.True(t, a.Advance(true))
 	assert.True(t, a.Idle(), "all have arrived already")
 }
 
@@ -325,10 +325,10 @@ func TestAM_SettleWithoutResources(t *testing.T) {
 		send(a, "one")
 		h.flushErr = uct.ErrNoResource
 		h.pendErrs = []error{uct.ErrBusy}
-		assert.False(t, a.Settle(true), "there may be some now")
-		assert.True(t, a.Settle(true))
+		assert.False(t, a.Advance(true), "there may be some now")
+		assert.True(t, a.Advance(true))
 		assert.NotNil(t, h.open.pending)
-		assert.True(t, a.Settle(true), "it waits once")
+		assert.True(t, a.Advance(true), "it waits once")
 		h.tookAttention()
 		assert.Equal(t, uct.ErrNoResource, h.open.dispatch(), "it remains in the queue")
 		assert.False(t, h.tookAttention())
@@ -339,7 +339,7 @@ func TestAM_SettleWithoutResources(t *testing.T) {
 		h.flushErr = ucs.ErrConnReset
 		require.NoError(t, h.open.dispatch())
 		assert.True(t, h.tookAttention())
-		assert.True(t, a.Settle(true))
+		assert.True(t, a.Advance(true))
 		assert.True(t, a.Idle(), "there is nothing more to wait for")
 	})
 	t.Run("flush starts", func(t *testing.T) {
@@ -347,11 +347,11 @@ func TestAM_SettleWithoutResources(t *testing.T) {
 		h.flushErr, h.flushes = nil, true
 		require.NoError(t, h.open.dispatch())
 		assert.False(t, h.tookAttention())
-		assert.True(t, a.Settle(true))
+		assert.True(t, a.Advance(true))
 		assert.False(t, a.Idle())
 		h.open.flush.Complete(ucs.StatusOK)
 		assert.True(t, h.tookAttention())
-		assert.True(t, a.Settle(true))
+		assert.True(t, a.Advance(true))
 		assert.True(t, a.Idle())
 	})
 	t.Run("message follows", func(t *testing.T) {
@@ -360,9 +360,9 @@ func TestAM_SettleWithoutResources(t *testing.T) {
 		send(a, "two")
 		require.NoError(t, h.open.dispatch())
 		assert.Equal(t, []string{"one", "two"}, h.sent)
-		assert.True(t, a.Settle(false))
+		assert.True(t, a.Advance(false))
 		assert.False(t, a.Idle())
-		assert.True(t, a.Settle(true))
+		assert.True(t, a.Advance(true))
 		assert.True(t, a.Idle())
 	})
 }
@@ -385,7 +385,7 @@ func TestAM_Recover(t *testing.T) {
 		require.NoError(t, why)
 		assert.NoError(t, a.Err())
 		assert.Nil(t, a.EP())
-		a.Settle(false)
+		a.Advance(false)
 		assert.Equal(t, want, a.Path())
 	}
 	assert.Equal(t, []string{"one", "two"}, h.sent)

@@ -10,8 +10,8 @@ const (
 	maxInboxLen = 4 << 20
 )
 
-// Inbox queues the handshake messages that arrived since the last progress. They are not handled at
-// once, because that makes and closes endpoints of the transport that delivers them.
+// Inbox queues the handshake messages that arrived since the last progress. They are not handled in the handler of the
+// transport, because handling them makes and closes endpoints of that transport.
 type Inbox struct {
 	msgs [][]byte
 	len  int // bytes
@@ -27,7 +27,7 @@ func (b *Inbox) Add(msg []byte) bool {
 	return true
 }
 
-// Take empties the box.
+// Take removes and returns all messages.
 func (b *Inbox) Take() (msgs [][]byte) {
 	msgs, b.msgs, b.len = b.msgs, nil, 0
 	return msgs

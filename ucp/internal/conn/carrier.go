@@ -14,7 +14,7 @@ type Carrier interface {
 	// marks a retransmission, which is dropped while other messages wait.
 	Send(msg []byte, repeat bool)
 	// Err is the reason why messages may not arrive; nil if there is none. The carrier calls
-	// Host.Attention when Err changes or Settle has work.
+	// Host.Attention when Err changes or Advance has work.
 	Err() error
 	// Recover continues over another path after Err. Queued messages use that path; the caller
 	// must repeat messages that were sent. It returns false with all reasons if there is no other path, or if
@@ -26,10 +26,10 @@ type Carrier interface {
 	// Idle reports whether all messages have arrived, as far as known, and the
 	// carrier has no endpoint open.
 	Idle() bool
-	// Settle sends queued messages. quiet means that no message will follow soon:
-	// when all messages have arrived, the carrier closes its endpoint. done means that Settle need
+	// Advance sends queued messages. quiet means that no message will follow soon:
+	// when all messages have arrived, the carrier closes its endpoint. done means that Advance need
 	// not be called again before the next Host.Attention.
-	Settle(quiet bool) (done bool)
+	Advance(quiet bool) (done bool)
 	// Close drops queued messages and closes the endpoint. The carrier may be used
 	// again.
 	Close()

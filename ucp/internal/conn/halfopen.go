@@ -7,8 +7,7 @@ import (
 
 // Source is the sender of a REQUEST.
 type Source struct {
-	// Host is the device address to which the reply goes, as the sender states it. A sender that
-	// states another host gets no reply.
+	// Host is the device address in the REQUEST, to which the reply is sent. So a sender with a false address gets no reply.
 	Host string
 	// Worker is the UUID of the worker, authenticated by the proof of the message.
 	Worker uint64

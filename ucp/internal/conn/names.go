@@ -25,7 +25,7 @@ const maxGone = 1024
 type numbered struct {
 	next uint32 // number of the next connection
 	held uint32 // connections
-	made uint32 // of held: connections that the peer has made
+	made uint32 // number of connections in held that the peer has made
 	gone uint64 // serial number of the latest departure
 
 	granted, all int64 // credit of these connections, in bytes; see Grant
@@ -73,8 +73,9 @@ func (n *Names[E]) CountMade(uuid uint64, d int) {
 // Made is the number of connections that a peer has made.
 func (n *Names[E]) Made(uuid uint64) int { return int(n.next[uuid].made) }
 
-// Grant adds bytes to the credit that the connections to a peer have beyond their first windows, and to that beyond
-// the least ones, with reserves. It is called after Hold and before Drop.
+// Grant adds to two sums over the connections to a peer, in bytes: beyondFirst to the sum of the parts of their windows
+// that exceed the first window, and all to the sum of the parts that exceed the least window, reserves included. It must
+// be called after Hold and before Drop.
 func (n *Names[E]) Grant(uuid uint64, beyondFirst, all int64) {
 	p := n.next[uuid]
 	p.granted += beyondFirst
@@ -120,8 +121,8 @@ func (n *Names[E]) depart(d departure) {
 	}
 }
 
-// Next is the connection that the peer has made with the number that Take would return.
-func (n *Names[E]) Next(uuid uint64) E { return n.bySeq[seqName{uuid, n.next[uuid].next}] }
+// NextByPeer returns the connection that the peer has made with the number that Take would return.
+func (n *Names[E]) NextByPeer(uuid uint64) E { return n.bySeq[seqName{uuid, n.next[uuid].next}] }
 
 // At is the connection with a number.
 func (n *Names[E]) At(uuid uint64, seq uint32) E { return n.bySeq[seqName{uuid, seq}] }
@@ -129,11 +130,11 @@ func (n *Names[E]) At(uuid uint64, seq uint32) E { return n.bySeq[seqName{uuid, 
 // Enter adds a connection with its number.
 func (n *Names[E]) Enter(uuid uint64, seq uint32, e E) { n.bySeq[seqName{uuid, seq}] = e }
 
-// Called is the connection with the peer's id ep.
-func (n *Names[E]) Called(uuid, ep uint64) E { return n.byPeer[peerName{uuid, ep}] }
+// ByPeerID returns the connection to which the peer has given the id ep.
+func (n *Names[E]) ByPeerID(uuid, ep uint64) E { return n.byPeer[peerName{uuid, ep}] }
 
-// Call sets the peer's id of a connection.
-func (n *Names[E]) Call(uuid, ep uint64, e E) { n.byPeer[peerName{uuid, ep}] = e }
+// SetPeerID stores the id that the peer has given to a connection.
+func (n *Names[E]) SetPeerID(uuid, ep uint64, e E) { n.byPeer[peerName{uuid, ep}] = e }
 
 // Forget removes a connection with its number and the peer's id.
 func (n *Names[E]) Forget(e E, uuid uint64, seq uint32, ep uint64) {

@@ -18,7 +18,8 @@ type Peer struct {
 	secret keypair.Secret // shared with the peer; nil before its first use, see proof.go
 }
 
-// Is reports whether packed is the peer's whole address. Another worker may only know its UUID.
+// Is reports whether packed is the address of the peer. The address of an untrusted worker may have the same UUID, but
+// it has another key.
 func (p *Peer) Is(packed []byte) bool { return p.packed == string(packed) }
 
 // Path is a pair of resources, by index.

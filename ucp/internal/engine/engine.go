@@ -71,7 +71,7 @@ type Engine struct {
 // parks; 0 adapts it, a negative value never parks. With pollIdle, Progress also polls ifaces without endpoints.
 func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
-	e.Run[1] = (*all)(e)
+	e.Run[1] = (*fullPoller)(e)
 	e.setHot(noPoller{}, quiet, false)
 	e.Spin.Fixed = spinPolls
 	e.Turn.init()
@@ -126,10 +126,10 @@ func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
 	}
 }
 
-// all is an engine whose Progress does all work.
-type all Engine
+// fullPoller is an engine whose Progress does all work, and not only polls.
+type fullPoller Engine
 
-func (a *all) Progress() int { return (*Engine)(a).runAll() }
+func (f *fullPoller) Progress() int { return (*Engine)(f).runAll() }
 
 // unguarded is an engine whose iface does not detect concurrent polls.
 type unguarded Engine

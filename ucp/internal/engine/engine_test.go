@@ -339,7 +339,7 @@ func TestIdle_Activates(t *testing.T) {
 		}
 		found, calls := 0, 0
 		for ; !r.ifaces[k].Polled(); calls++ {
-			require.LessOrEqual(t, calls, LooksPerPoll)
+			require.LessOrEqual(t, calls, ChecksPerSyscall)
 			found += r.Progress()
 		}
 		assert.Equal(t, 2, found)

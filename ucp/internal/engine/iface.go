@@ -233,19 +233,19 @@ func (e *Engine) checkIdle() int {
 		}
 	}
 	if len(e.unflagged) > 0 {
-		if e.idleChecks++; e.idleChecks%LooksPerPoll == 0 {
-			return e.listen()
+		if e.idleChecks++; e.idleChecks%ChecksPerSyscall == 0 {
+			return e.pollUnflagged()
 		}
 	}
 	return 0
 }
 
-// LooksPerPoll is the number of checks of flags for each system call that checks
+// ChecksPerSyscall is the number of checks of flags for each system call that checks
 // ifaces without flags: a call of 300 ns then adds 20 ns to a check.
-const LooksPerPoll = 16
+const ChecksPerSyscall = 16
 
-// listen checks, with a system call, whether resting ifaces without a flag have events.
-func (e *Engine) listen() int {
+// pollUnflagged checks, with a system call, whether resting ifaces without a flag have events.
+func (e *Engine) pollUnflagged() int {
 	_, _ = unix.Poll(e.eventFDs, 0) // after an error, the next check finds the event
 	for k, i := range e.unflagged {
 		if e.eventFDs[k].Revents != 0 {

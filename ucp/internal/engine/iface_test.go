@@ -108,12 +108,12 @@ func TestIface_Release(t *testing.T) {
 	}
 }
 
-// TestIdle_ChecksDescriptors: one of LooksPerPoll checks polls the descriptors of ifaces without a flag.
+// TestIdle_ChecksDescriptors: one of ChecksPerSyscall checks polls the descriptors of ifaces without a flag.
 func TestIdle_ChecksDescriptors(t *testing.T) {
 	f := newEventFake(t, uct.CapConnectIface)
 	r := newRig(t, f)
 	raise(t, f.event)
-	for range LooksPerPoll - 1 {
+	for range ChecksPerSyscall - 1 {
 		r.Progress()
 		assert.Zero(t, f.polls)
 	}
@@ -121,7 +121,7 @@ func TestIdle_ChecksDescriptors(t *testing.T) {
 	assert.Equal(t, 1, f.polls)
 
 	r = newRig(t, newFake(uct.CapConnectIface))
-	for range LooksPerPoll {
+	for range ChecksPerSyscall {
 		r.Progress()
 	}
 	assert.Zero(t, r.idleChecks, "each has a flag: the kernel is not asked")
@@ -261,7 +261,7 @@ func TestAddLater_EventAtOnce(t *testing.T) {
 	require.NoError(t, r.Park(t.Context()))
 	late.found = 2
 	found := 0
-	for range LooksPerPoll * (IdleTicks + 1) {
+	for range ChecksPerSyscall * (IdleTicks + 1) {
 		found += r.Progress()
 	}
 	assert.Equal(t, 2, found)

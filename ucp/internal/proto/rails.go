@@ -5,22 +5,24 @@ import (
 	"math/bits"
 )
 
-// MaxRails bounds how many lanes share a transfer: that of selection, which ucp holds it to.
+// MaxRails is the maximum number of lanes that share a transfer. It equals selection.MaxRails, which a declaration in ucp
+// checks.
 const MaxRails = 4
 
-// railAlign is what parts of a transfer are a multiple of, in bytes, but for the last: if the
-// buffer begins at a page, no page, and no packet of an adapter, is split between two lanes.
+// railAlign is the unit of the parts of a transfer, in bytes: each part but the last is a multiple of it. If the buffer
+// begins at a page, no page and no packet of an adapter is split between two lanes.
 const railAlign = 4 << 10
 
-// Rails are lanes that share long transfers, best first: by their bandwidths, in bytes per
-// second.
+// Rails is a set of lanes that share large transfers, the lane with the highest bandwidth first. It has their bandwidths
+// in bytes per second.
 type Rails struct {
 	weights [MaxRails]uint64
 	n       int
 	total   uint64
 }
 
-// Add adds a lane, which is not better than those before. One more than MaxRails is left out.
+// Add adds a lane. Its bandwidth must not exceed that of the lanes added before. Add ignores the lane if there are MaxRails
+// lanes already.
 func (s *Rails) Add(bandwidth uint64) {
 	if s.n < MaxRails {
 		s.weights[s.n] = max(bandwidth, 1)
@@ -29,16 +31,16 @@ func (s *Rails) Add(bandwidth uint64) {
 	}
 }
 
-// Len is how many lanes there are.
+// Len returns the number of lanes.
 func (s *Rails) Len() int { return s.n }
 
-// Weight is the bandwidth of lane i.
+// Weight returns the bandwidth of lane i in bytes per second.
 func (s *Rails) Weight(i int) uint64 { return s.weights[i] }
 
-// Share is the part of lane i in percent, rounded down.
+// Share returns the part of lane i in percent, rounded down.
 func (s *Rails) Share(i int) int { return int(scale(100, s.weights[i], s.total)) }
 
-// Limit leaves at most n lanes.
+// Limit removes the last lanes until at most n remain, and at least one.
 func (s *Rails) Limit(n int) {
 	for s.n > max(n, 1) {
 		s.n--
@@ -47,8 +49,8 @@ func (s *Rails) Limit(n int) {
 	}
 }
 
-// For are the lanes that share a transfer of n bytes: the best ones, so many that the part of
-// each is at least chunk. One means that it is not shared.
+// For returns the lanes that share a transfer of n bytes: the largest number of lanes of which each transfers at least
+// chunk bytes. If the result has one lane, the transfer is not split.
 func (s Rails) For(n, chunk int) Rails {
 	for s.n > 1 && s.part(s.n-1, n) < chunk {
 		s.Limit(s.n - 1)
@@ -56,7 +58,7 @@ func (s Rails) For(n, chunk int) Rails {
 	return s
 }
 
-// From is the least length that is shared; 0 if none is.
+// From returns the minimum length of a transfer that two lanes share, in bytes; 0 if there is only one lane.
 func (s *Rails) From(chunk int) int {
 	if s.n < 2 {
 		return 0
@@ -71,7 +73,7 @@ func (s *Rails) From(chunk int) int {
 	return n
 }
 
-// Bounds are where the parts of a transfer of n bytes end, by lane.
+// Bounds returns the end of the part of each lane in a transfer of n bytes, as an offset.
 func (s *Rails) Bounds(n int) (ends [MaxRails]int) {
 	end := 0
 	for i := range s.n {
@@ -82,12 +84,13 @@ func (s *Rails) Bounds(n int) (ends [MaxRails]int) {
 	return ends
 }
 
-// part is what lane i moves of n bytes; the last one also moves what rounding leaves.
+// part returns the number of bytes that lane i transfers of n, rounded down to railAlign. The last lane also transfers the
+// remainder.
 func (s *Rails) part(i, n int) int {
 	return int(scale(uint64(n), s.weights[i], s.total)) &^ (railAlign - 1)
 }
 
-// scale is n * part / total, rounded down, and as much as there is if that is too much.
+// scale returns n * part / total, rounded down; math.MaxUint64 if the result overflows.
 func scale(n, part, total uint64) uint64 {
 	hi, lo := bits.Mul64(n, part)
 	if hi >= total {
@@ -97,7 +100,7 @@ func scale(n, part, total uint64) uint64 {
 	return q
 }
 
-// Shared is a way over several lanes: as m, which is over the first, with the bandwidth of all.
+// Shared returns m, which uses the first lane, with the bandwidth of all lanes together.
 func (s *Rails) Shared(m Move) Move {
 	m.Cost.Bandwidth = scale(m.Cost.Bandwidth, s.total, s.weights[0])
 	m.Cost.SharedBandwidth = scale(m.Cost.SharedBandwidth, s.total, s.weights[0])

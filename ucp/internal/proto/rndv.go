@@ -45,8 +45,8 @@ type Move struct {
 	Adds      uint64 // cost of that registration, in picoseconds
 }
 
-// Quicker returns the operation that takes less time for n bytes; a if both take the same time.
-func Quicker(n int, a, b Move) Move {
+// Faster returns the operation that takes less time for n bytes; a if both take the same time.
+func Faster(n int, a, b Move) Move {
 	if a.Piece == 0 || b.Piece > 0 && b.time(uint64(n)) < a.time(uint64(n)) {
 		return b
 	}
@@ -103,14 +103,14 @@ func (v *Rendezvous) can(s Scheme) bool {
 
 // Time returns the time from the receive until n bytes have arrived by s, in picoseconds. s must be possible.
 func (v *Rendezvous) Time(n int, s Scheme) uint64 {
-	tell := v.Message.Time(0)
+	control := v.Message.Time(0)
 	switch s {
 	case Get: // the acknowledgement delays the sender only
 		return v.Get.time(uint64(n))
 	case Put: // RTR, the data, PUT DONE
-		return 2*tell + v.Put.time(uint64(n))
+		return 2*control + v.Put.time(uint64(n))
 	}
-	return tell + v.Fragment.time(uint64(n))
+	return control + v.Fragment.time(uint64(n))
 }
 
 // Why returns the reason for which Choose has chosen s for n bytes.

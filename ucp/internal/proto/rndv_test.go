@@ -56,10 +56,10 @@ func TestRndv_Choose(t *testing.T) {
 func TestQuicker(t *testing.T) {
 	copied := Move{Cost: uct.Cost{Bandwidth: 1e9}, Piece: 1 << 30}
 	bare := Move{Cost: uct.Cost{Bandwidth: 2e9}, Piece: 1 << 30, Registers: true, Adds: 1e6}
-	assert.False(t, Quicker(2000, copied, bare).Registers, "both take as long")
-	assert.True(t, Quicker(2001, copied, bare).Registers)
-	assert.True(t, Quicker(1, Move{}, bare).Registers)
-	assert.False(t, Quicker(1<<20, copied, Move{}).Registers)
+	assert.False(t, Faster(2000, copied, bare).Registers, "both take as long")
+	assert.True(t, Faster(2001, copied, bare).Registers)
+	assert.True(t, Faster(1, Move{}, bare).Registers)
+	assert.False(t, Faster(1<<20, copied, Move{}).Registers)
 	v := &Rendezvous{Get: copied, Put: bare}
 	assert.True(t, v.Registers(Put))
 	assert.False(t, v.Registers(Get) || v.Registers(Fragments))

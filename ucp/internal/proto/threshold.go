@@ -55,9 +55,9 @@ type Threshold struct {
 // ThresholdOf returns the length, from least to most, from which rendezvous takes no longer
 // than eager. It returns most if there is none: the receiver grants credit
 // for a few messages of that length, and longer ones would delay later messages. rndv returns the time of
-// the data from the receive on, tell is the time of the RTS, both in picoseconds.
-func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) uint64) Threshold {
-	announced := func(n int) uint64 { return tell + rndv(n) + announcing }
+// the data from the receive on, rts is the time of the RTS, both in picoseconds.
+func ThresholdOf(least, most int, eager *Eager, rts uint64, rndv func(n int) uint64) Threshold {
+	announced := func(n int) uint64 { return rts + rndv(n) + announcing }
 	pays := func(n int) bool { return announced(n) <= eager.Time(n) }
 	if !pays(most) {
 		return Threshold{most, fmt.Sprintf("larger ones would delay later messages; %d ns, eager %d ns",

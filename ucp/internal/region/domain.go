@@ -21,13 +21,14 @@ type Domain struct {
 	keys   uct.RKeyUnpacker // nil if it has no keys
 }
 
-// sets counts those of the process, each of which numbers its domains from a number of its own on:
-// the memory of one has no domain of another. maxDomains is more than a host has.
+// sets is the number of Sets that the process has made. Each Set numbers its domains from a multiple of maxDomains on, so
+// the domains of two Sets have different numbers and Mem.In finds no domain of another Set. A host has fewer domains than
+// maxDomains.
 var sets atomic.Uint64
 
 const maxDomains = 1 << 16
 
-// Add takes an open domain into the set, which closes it.
+// Add adds an open domain to the set. The set owns the domain, and closes it.
 func (s *Set) Add(md uct.MD) *Domain {
 	if s.first == 0 {
 		s.first = sets.Add(1) * maxDomains
@@ -38,14 +39,14 @@ func (s *Set) Add(md uct.MD) *Domain {
 	return d
 }
 
-// Registers reports that the domain registers n bytes.
+// Registers reports whether the domain can register n bytes.
 func (d *Domain) Registers(n int) bool { return d.reg != nil && uint64(n) <= d.Attr.MaxReg }
 
-// Keep closes the domains for which keep is false and numbers the others again.
-func (s *Set) Keep(keep func(*Domain) bool) error {
+// CloseUnused closes and removes the domains for which used returns false. It numbers the other domains again.
+func (s *Set) CloseUnused(used func(*Domain) bool) error {
 	var errs []error
 	s.Domains = slices.DeleteFunc(s.Domains, func(d *Domain) bool {
-		if keep(d) {
+		if used(d) {
 			return false
 		}
 		errs = append(errs, d.MD.Close())

@@ -19,7 +19,7 @@ type Mem struct {
 	bytes  []byte
 	addr   uint64
 	access uct.Access
-	id     uint64    // names the region in operations that the target executes; random
+	id     uint64    // identifies the region in operations that the target executes; random
 	parts  []uct.Mem // registrations by domain; nil if the domain has none
 	first  uint64    // Domain.number of parts[0]
 	alloc  *Domain   // domain that allocated the memory; nil if it was only registered
@@ -71,8 +71,7 @@ func (g Group) Register(buf []byte, access uct.Access) (*Mem, error) {
 	})
 }
 
-// Alloc allocates n bytes and registers them with every domain;
-// ucp.Context.MemAllocAccess.
+// Alloc allocates n bytes and registers them with every domain; see ucp.Context.MemAllocAccess.
 func (s *Set) Alloc(n int, access uct.Access) (*Mem, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("ucp: allocate %d bytes: %w", n, ucs.ErrInvalidParam)
@@ -243,8 +242,8 @@ func (m *Mem) Close() error {
 	return err
 }
 
-// revoke prevents that this process begins to execute atomics on the memory, and waits for the one that has
-// begun. It returns false if the memory was revoked before.
+// revoke makes this process reject further atomics of peers on the memory, and waits for an atomic in progress. It
+// returns false if the memory was revoked before.
 func (m *Mem) revoke() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -85,7 +85,7 @@ func (s *Set) Close() error {
 		return fmt.Errorf("ucp: close context: %w: close its memory first (open: %d)", ucs.ErrBusy, s.open)
 	}
 	s.closed = true
-	return s.Keep(func(*Domain) bool { return false })
+	return s.CloseUnused(func(*Domain) bool { return false })
 }
 
 // Execute executes an atomic for a peer, after it has checked the key and the range. Errors: StatusRemoteInvalid,

@@ -38,14 +38,14 @@ type Window struct {
 
 	Size  int64 // window of the peer here, without the reserve
 	Held  int64 // charge of the messages of the peer that are stored and not received
-	Due   int64 // charge of received messages that was not returned to the peer; current after Settle
+	Due   int64 // charge of received messages that was not returned to the peer; current after UpdateDue
 	Batch int64 // a message returns Due to the peer when Due is at least Batch
 
 	// Room is the maximum length of a message that needs no further check; negative if every message
 	// needs one. See Admit.
 	Room int64
 	// Quota is the charge that messages which are not stored may use before Due must be returned. measured is the
-	// value of Quota after the last Settle: the difference must be added to Due. See Left.
+	// value of Quota after the last UpdateDue: the difference must be added to Due. See Left.
 	Quota, measured int64
 
 	granted  int64 // sum of the credit that the peer granted
@@ -87,21 +87,21 @@ func (a *Window) Admit(open bool) {
 	a.Measure()
 }
 
-// Measure sets Quota. A message that is not stored subtracts its charge from Quota, and Settle adds it to Due, so
+// Measure sets Quota. A message that is not stored subtracts its charge from Quota, and UpdateDue adds it to Due, so
 // Quota is never too large between two calls.
 func (a *Window) Measure() {
-	a.Settle()
+	a.UpdateDue()
 	a.Quota = min(a.Room+MessageCharge, a.Batch-a.Due-1)
 	a.measured = a.Quota
 }
 
-// Settle adds the charge that was subtracted from Quota to Due.
-func (a *Window) Settle() {
+// UpdateDue adds the charge that was subtracted from Quota to Due.
+func (a *Window) UpdateDue() {
 	a.Due += a.measured - a.Quota
 	a.measured = a.Quota
 }
 
-// TotalDue returns the value of Due after Settle.
+// TotalDue returns the value that Due would have after UpdateDue.
 func (a *Window) TotalDue() int64 { return a.Due + a.measured - a.Quota }
 
 // Left returns Quota minus the charge of a message of n bytes. If the result is not negative, assigning it to Quota
@@ -119,10 +119,10 @@ func (a *Window) Hold(n int64) {
 // Overdrawn reports whether the unreceived messages of the peer exceed the credit that it was granted.
 func (a *Window) Overdrawn() bool { return a.Held > a.Size+Reserve(a.Size) }
 
-// Grant subtracts all of Due except but bytes, and returns the difference, which the caller must grant to the peer.
-func (a *Window) Grant(but int64) (n int64) {
-	n = a.Due - but
-	a.Due = but
+// Grant sets Due to remainder bytes. It returns the difference, which the caller must grant to the peer.
+func (a *Window) Grant(remainder int64) (n int64) {
+	n = a.Due - remainder
+	a.Due = remainder
 	a.returned += n
 	return n
 }

@@ -22,7 +22,7 @@ type both struct {
 // grant returns the credit that is due, if it is worth a message.
 func (x *both) grant(least int64) {
 	a := &x.receiver
-	if a.Settle(); a.Due >= least {
+	if a.UpdateDue(); a.Due >= least {
 		x.grants = append(x.grants, a.Grant(0))
 	}
 	a.Measure()

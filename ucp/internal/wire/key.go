@@ -20,9 +20,9 @@ const (
 	maxKeyLen  = keyHeader + wireup.MaxMDs*(2+math.MaxUint8)
 )
 
-// Key is a remote key as it travels; docs/wire.md, "Remote key".
+// Key is a remote key in the form that is sent to peers; docs/wire.md, "Remote key".
 type Key struct {
-	Region uint64 // names the memory for what the target executes
+	Region uint64 // id of the memory, for operations that the target executes
 	Addr   uint64
 	Length uint64
 	Access uct.Access
@@ -35,7 +35,8 @@ type KeyPart struct {
 	Key []byte
 }
 
-// Add packs the key of one memory domain. ErrTooLong for a key that has no place.
+// Add adds the key of m in the memory domain with the index md. Errors: ErrTooLong if the key has more than 255 bytes; those
+// of Mem.PackRKey.
 func (k *Key) Add(md int, m uct.Mem) error {
 	key, err := m.PackRKey(nil)
 	if err != nil {
@@ -48,7 +49,7 @@ func (k *Key) Add(md int, m uct.Mem) error {
 	return nil
 }
 
-// Append appends the packed form.
+// Append appends the packed key.
 func (k *Key) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = append(b, keyMagic, keyVersion, byte(k.Access), byte(len(k.Parts)))
@@ -62,13 +63,13 @@ func (k *Key) Append(b []byte) []byte {
 	return b
 }
 
-// UnpackKey checks and decodes a key, which may come from an untrusted peer, who may still
-// write to b. The result shares nothing with b. ErrInvalidRKey.
+// UnpackKey checks and decodes a packed key. The key may come from an untrusted peer, which may write to b during the
+// call. The result does not refer to b. ErrInvalidRKey.
 func UnpackKey(b []byte) (*Key, error) {
 	if len(b) < keyHeader || len(b) > maxKeyLen {
 		return nil, notKey()
 	}
-	b = bytes.Clone(b) // what is checked is what is used
+	b = bytes.Clone(b) // the peer cannot change the copy after it was checked
 	if b[0] != keyMagic || b[1] != keyVersion {
 		return nil, notKey()
 	}
@@ -108,17 +109,17 @@ func (k *Key) Find(md int) []byte {
 	return nil
 }
 
-// Holds reports whether n bytes at addr are in the region.
-func (k *Key) Holds(addr, n uint64) bool {
+// Contains reports whether the n bytes at addr are in the region.
+func (k *Key) Contains(addr, n uint64) bool {
 	return addr >= k.Addr && addr-k.Addr <= k.Length && n <= k.Length-(addr-k.Addr)
 }
 
-// BadKey is an error that wraps ErrInvalidRKey.
+// BadKey returns an error that wraps ErrInvalidRKey.
 func BadKey(format string, args ...any) error {
 	return fmt.Errorf("ucp: "+format+": %w", append(args, ucs.ErrInvalidRKey)...)
 }
 
-// RandomID returns a random number that is not 0: the name of a region.
+// RandomID returns a random number that is not 0, as the id of a region.
 func RandomID() uint64 {
 	var b [8]byte
 	for {

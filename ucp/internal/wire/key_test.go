@@ -107,7 +107,7 @@ func TestPackedKey_Holds(t *testing.T) {
 		{0x1040, 0, true}, {0x1040, 1, false}, {0x1041, 0, false}, {0x1000, ^uint64(0), false},
 		{^uint64(0), 2, false},
 	} {
-		assert.Equal(t, tc.want, k.Holds(tc.addr, tc.n), "%#x+%d", tc.addr, tc.n)
+		assert.Equal(t, tc.want, k.Contains(tc.addr, tc.n), "%#x+%d", tc.addr, tc.n)
 	}
 }
 

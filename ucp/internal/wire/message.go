@@ -141,7 +141,7 @@ const ControlWord = 8
 
 // Control is the content of AMAck, AMPutDone, AMCredit, AMStreamTaken and AMStreamEnd.
 type Control struct {
-	EP    uint64 // the receiver's name of the connection
+	EP    uint64 // the receiver's id of the connection
 	ID    uint64 // the receiver's id of the message or the receive; 0 in AMCredit; in AMStreamEnd the length of the stream in bytes
 	Value uint64 // a status, the credit in bytes, or the number of bytes that were read of a stream
 }

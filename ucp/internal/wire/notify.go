@@ -5,12 +5,12 @@ import "encoding/binary"
 // AMNotify is the active message that follows the data of a put with notification.
 const AMNotify = 3
 
-// NotifyLen is its length.
+// NotifyLen is the length of a Notify in bytes.
 const NotifyLen = 16
 
-// Notify is the word of a put with notification; docs/wire.md, "Notifications".
+// Notify is the content of AMNotify: the word of a put with notification; docs/wire.md, "Notifications".
 type Notify struct {
-	EP   uint64 // the receiver's name of the connection
+	EP   uint64 // the receiver's id of the connection
 	Word uint64
 }
 

@@ -10,21 +10,21 @@ const (
 	AMOffer = 25 // the sender offers a message out of turn
 )
 
-// QueryKind is what a Query looks for.
+// QueryKind is the type of a Query.
 type QueryKind uint8
 
 // Kinds of Query.
 const (
-	QueryNone  QueryKind = 0 // nothing: it settles the offer only
-	QueryMatch QueryKind = 1 // the first message that Tag and Mask fit, up to Limit
-	QueryList  QueryKind = 2 // the messages after Limit, also if they are queued later
-	QueryProbe QueryKind = 3 // as QueryMatch; the message stays where it is
+	QueryNone  QueryKind = 0 // no query: the message only replies to the latest offer
+	QueryMatch QueryKind = 1 // requests the first message up to number Limit that matches Tag and Mask
+	QueryList  QueryKind = 2 // requests the tags of the messages after number Limit, also of those that are queued later
+	QueryProbe QueryKind = 3 // as QueryMatch, but requests only the number, tag and length of the message
 )
 
 // QueryLen is the length of a Query.
 const QueryLen = 40
 
-// Query is all of AMQuery.
+// Query is the content of AMQuery.
 type Query struct {
 	EP       uint64 // the receiver's id of the connection
 	Number   uint32 // of the query, not 0, unless Kind is QueryNone
@@ -63,7 +63,7 @@ type ReplyKind uint8
 // Kinds of Reply.
 const (
 	ReplyBlocked ReplyKind = 1 // no reply: the sender has no credit. Value is the number of AMCredit that it has received
-	ReplyNone    ReplyKind = 2 // no message fits. Value is the number of the last one
+	ReplyNone    ReplyKind = 2 // no message matches. Value is the number of the last message in the queue
 	ReplyList    ReplyKind = 3 // numbers and tags of messages follow, in the order of the queue
 	ReplyProbe   ReplyKind = 4 // Value is the number of the message; its tag and length follow
 )
@@ -74,13 +74,13 @@ const (
 	PairLen  = 16
 )
 
-// MaxPairs is how many pairs a Reply has at most.
+// MaxPairs is the maximum number of pairs in a Reply.
 const MaxPairs = 48
 
 // Pair is the number and the tag of a queued message; in ReplyProbe the tag and the length.
 type Pair struct{ First, Second uint64 }
 
-// Reply is all of AMReply but its pairs.
+// Reply is the content of AMReply, without its pairs.
 type Reply struct {
 	EP     uint64 // the receiver's id of the connection
 	Number uint32 // of the query; 0 in ReplyBlocked
@@ -137,12 +137,12 @@ type Offer struct {
 	Tag     uint64
 }
 
-// Append appends what precedes the RTS.
+// Append appends the Offer, after which the RTS follows.
 func (o *Offer) Append(b []byte) []byte {
 	return appendThree(binary.LittleEndian.AppendUint64(b, o.EP), uint64(o.Query), o.Message, o.Tag)
 }
 
-// Unpack decodes what precedes the RTS, and returns the RTS.
+// Unpack decodes the Offer, and returns the bytes of the RTS after it.
 func (o *Offer) Unpack(b []byte) (rest []byte, ok bool) {
 	if len(b) < OfferLen {
 		return nil, false

@@ -5,23 +5,22 @@ import "encoding/binary"
 // RTSLen is the length of an RTS without its key.
 const RTSLen = 32
 
-// RTS follows the head of AMTagRTS and AMActiveRTS, and the header of an active message
-// follows the key; docs/wire.md, "Rendezvous".
+// RTS follows the head of AMTagRTS and AMActiveRTS. In AMActiveRTS the header of the active message follows the key;
+// docs/wire.md, "Rendezvous".
 type RTS struct {
-	ID     uint64 // the sender's name of the message
-	Length uint64 // of the data
-	Addr   uint64 // of the data, if there is a key
-	Key    []byte // opens the data; empty if it cannot be got
+	ID     uint64 // the sender's id of the message
+	Length uint64 // length of the data in bytes
+	Addr   uint64 // address of the data, if there is a key
+	Key    []byte // packed key for the data; empty if the receiver cannot get the data
 }
 
-// Append appends the announcement.
+// Append appends the RTS.
 func (m *RTS) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(appendThree(b, m.ID, m.Length, m.Addr), uint64(len(m.Key)))
 	return append(b, m.Key...)
 }
 
-// Unpack decodes the announcement and returns what follows it. It reports whether all of
-// it is there. The key is a part of b.
+// Unpack decodes the RTS and returns the bytes after it. ok is false if b is too short. Key refers to b.
 func (m *RTS) Unpack(b []byte) (rest []byte, ok bool) {
 	if len(b) < RTSLen {
 		return nil, false
@@ -39,14 +38,14 @@ func (m *RTS) Unpack(b []byte) (rest []byte, ok bool) {
 // RTRLen is the length of an RTR without its key.
 const RTRLen = 40
 
-// RTR is all of AMRTR.
+// RTR is the content of AMRTR.
 type RTR struct {
-	EP     uint64 // the receiver's name of the connection
-	ID     uint64 // the sender's name of the message, as in its RTS
-	Recv   uint64 // the receiver's name of the receive
-	Length uint64 // of the data that is wanted, from the start of the message
-	Addr   uint64 // where it is wanted, if there is a key
-	Key    []byte // opens that; empty if the data is to come in AMData
+	EP     uint64 // the receiver's id of the connection
+	ID     uint64 // the sender's id of the message, from its RTS
+	Recv   uint64 // id of the receive at the side that sends the RTR
+	Length uint64 // number of requested bytes, from the start of the data
+	Addr   uint64 // address to which the data must be put, if there is a key
+	Key    []byte // packed key for Addr; empty if the data must be sent in AMData
 }
 
 // Append appends the message.
@@ -57,7 +56,7 @@ func (m *RTR) Append(b []byte) []byte {
 	return append(b, m.Key...)
 }
 
-// Unpack decodes a message and reports whether all of it is there. The key is a part of b.
+// Unpack decodes a message and reports whether it has the right length. Key refers to b.
 func (m *RTR) Unpack(b []byte) bool {
 	if len(b) < RTRLen || len(b) > RTRLen+maxKeyLen {
 		return false

@@ -8,29 +8,28 @@ const AMTuple = 19
 // TupleLen is the length of a Tuple.
 const TupleLen = 32
 
-// TupleKind is what a Tuple says.
+// TupleKind is the type of a Tuple.
 type TupleKind uint32
 
-// Kinds of Tuple; docs/wire.md, "Tuples". They come from the sender of the tuple's messages
-// or from their receiver.
+// Types of Tuple; docs/wire.md, "Tuples". Each is sent either by the sender of the tuple's messages or by their receiver.
 const (
-	TupleOpen    TupleKind = 1 // sender: it wants a queue for the tag
-	TupleOpened  TupleKind = 2 // receiver: Number is the queue, for messages of up to Value bytes; Number 0: there is none
-	TupleSwitch  TupleKind = 3 // sender: later messages of the tag come through the queue Number
-	TupleStop    TupleKind = 4 // receiver: the queue Number is to be left
-	TupleStopped TupleKind = 5 // sender: Value messages were sent through the queue Number, and no more come
-	TupleClosed  TupleKind = 6 // receiver: Value of them have come
-	TupleNext    TupleKind = 7 // sender: the next tagged message was to go through the queue Number; Value is its place among all
-	TupleResent  TupleKind = 8 // sender: all that had not come was sent again
+	TupleOpen    TupleKind = 1 // sender: requests a queue for the tag
+	TupleOpened  TupleKind = 2 // receiver: the queue has the number Number and accepts messages of up to Value bytes; Number is 0 if there is no queue
+	TupleSwitch  TupleKind = 3 // sender: later messages of the tag use the queue Number
+	TupleStop    TupleKind = 4 // receiver: the sender must stop to use the queue Number
+	TupleStopped TupleKind = 5 // sender: Value messages were sent through the queue Number, and no further ones
+	TupleClosed  TupleKind = 6 // receiver: Value of these messages were received
+	TupleNext    TupleKind = 7 // sender: the next tagged message is one of the queue Number that is sent again; Value is its Place
+	TupleResent  TupleKind = 8 // sender: all messages that were not received have been sent again
 )
 
-// Tuple is all of AMTuple: a step in opening or closing the queue of a tag.
+// Tuple is the content of AMTuple: a step in opening or closing the queue of a tag.
 type Tuple struct {
-	EP     uint64 // the receiver's name of the connection
+	EP     uint64 // the receiver's id of the connection
 	Tag    uint64
 	Value  uint64
 	Kind   TupleKind
-	Number uint32 // of the queue; 0 where there is none
+	Number uint32 // number of the queue; 0 if there is none
 }
 
 // Append appends the message.
@@ -42,7 +41,7 @@ func (m *Tuple) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, m.Number)
 }
 
-// Unpack decodes a message and reports whether it has the right length and a kind.
+// Unpack decodes a message and reports whether its length and Kind are valid.
 func (m *Tuple) Unpack(b []byte) bool {
 	if len(b) != TupleLen {
 		return false

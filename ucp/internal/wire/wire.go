@@ -1,6 +1,6 @@
-// Package wire has the formats of what ucp sends: remote keys, and the active messages of
-// operations that the target executes. docs/wire.md describes them. The handshake is
-// package handshake's.
+// Package wire has the formats of the bytes that ucp sends: remote keys, and active messages of the transport, which carry
+// messages, control messages and requests for atomics. docs/wire.md describes them. Package handshake has the formats of
+// the handshake.
 package wire
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Active messages that ucp itself uses.
+// Ids of the active messages for handshakes and atomics.
 const (
 	AMWireup  = 0 // handshake
-	AMRequest = 1 // an atomic for the target to execute
-	AMAnswer  = 2 // its result
+	AMRequest = 1 // a request to execute an atomic
+	AMAnswer  = 2 // the reply to AMRequest
 )
 
 // Lengths of the messages.
@@ -23,12 +23,12 @@ const (
 	AnswerLen  = 32
 )
 
-// Request asks for an atomic; docs/wire.md, "Atomics by the target".
+// Request is the content of AMRequest: an atomic that the target must execute; docs/wire.md, "Atomics by the target".
 type Request struct {
 	Op     uct.AtomicOp
-	Size   uint8  // of the word, 4 or 8
-	EP     uint64 // the receiver's name of the connection
-	ID     uint64 // the sender's name of the request
+	Size   uint8  // size of the word in bytes: 4 or 8
+	EP     uint64 // the receiver's id of the connection
+	ID     uint64 // the sender's id of the request
 	Region uint64
 	Addr   uint64
 
@@ -56,12 +56,12 @@ func (m *Request) Unpack(b []byte) bool {
 	return true
 }
 
-// Answer is the result of an atomic.
+// Answer is the content of AMAnswer: the result of an atomic.
 type Answer struct {
 	Status ucs.Status
-	EP     uint64 // the receiver's name of the connection
-	ID     uint64 // that of the Request
-	Value  uint64 // what the word held
+	EP     uint64 // the receiver's id of the connection
+	ID     uint64 // ID of the Request
+	Value  uint64 // value of the word before the atomic
 }
 
 // Append appends the message.
@@ -73,8 +73,7 @@ func (m *Answer) Append(b []byte) []byte {
 	return b
 }
 
-// Unpack decodes a message and reports whether it has the right length. A status that
-// is none is StatusInternal.
+// Unpack decodes a message and reports whether it has the right length. It replaces an invalid status by StatusInternal.
 func (m *Answer) Unpack(b []byte) bool {
 	if len(b) != AnswerLen {
 		return false
