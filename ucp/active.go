@@ -142,7 +142,7 @@ var activeChannel = withAnnouncements(newChannel("active message", &activeClass,
 	eagerID: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
 }))
 
-var activeClass = withAskBack(messageClass)
+var activeClass = withDropRequest(messageClass)
 
 // activeWord is the first word of an active message.
 func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(len(header))<<32 }

@@ -27,9 +27,9 @@ type EP struct {
 	waiting *waiting    // requests that wait for a lane, for credit or behind a fence; nil until the first
 	keys    *RKey       // keys that are bound to this EP
 
-	held     *[]*iface // ifaces of closed lanes that may still have operations; nil if there are none
-	implicit *implicit // nil until the first implicit operation
-	msgs     *messages // nil until the first message
+	retainedIfaces *[]*iface // ifaces of closed lanes that may still have operations; nil if there are none
+	implicit       *implicit // nil until the first implicit operation
+	msgs           *messages // nil until the first message
 
 	id     uint64
 	seq    uint32
@@ -80,9 +80,9 @@ type epFence struct {
 
 // epFailure is the reason why the EP has failed.
 type epFailure struct {
-	err      *Error     // what Err returns
-	cause    ucs.Status // the status of failed operations
-	tellPeer bool       // the peer must be notified: no transport reports the failure to it
+	err            *Error     // what Err returns
+	cause          ucs.Status // the status of failed operations
+	peerUninformed bool       // the peer must be notified: no transport reports the failure to it
 }
 
 // epClose is the state of Close and abort.
@@ -238,27 +238,27 @@ func (e *EP) busy() bool {
 
 // onIdle is called when the last operation in progress may be complete.
 func (e *EP) onIdle() {
-	if !e.busy() && (e.held != nil || e.closing.ending) {
-		e.releaseHeldIfaces()
+	if !e.busy() && (e.retainedIfaces != nil || e.closing.ending) {
+		e.releaseRetainedIfaces()
 	}
 }
 
-// holdIface makes the engine poll the iface of a closed lane while operations are in progress.
-func (e *EP) holdIface(i *iface) {
-	if e.held == nil {
-		e.held = new([]*iface)
+// retainIface makes the engine poll the iface of a closed lane while operations are in progress.
+func (e *EP) retainIface(i *iface) {
+	if e.retainedIfaces == nil {
+		e.retainedIfaces = new([]*iface)
 	}
-	*e.held = append(*e.held, i)
+	*e.retainedIfaces = append(*e.retainedIfaces, i)
 }
 
-// releaseHeldIfaces is called when no operation is in progress: it releases the ifaces of closed lanes, and
+// releaseRetainedIfaces is called when no operation is in progress: it releases the ifaces of closed lanes, and
 // schedules the EP if it waits to be destroyed.
-func (e *EP) releaseHeldIfaces() {
-	if e.held != nil {
-		for _, i := range *e.held {
+func (e *EP) releaseRetainedIfaces() {
+	if e.retainedIfaces != nil {
+		for _, i := range *e.retainedIfaces {
 			i.Release()
 		}
-		e.held = nil
+		e.retainedIfaces = nil
 	}
 	if e.closing.ending {
 		e.w.schedule(e)
@@ -275,7 +275,7 @@ func (e *EP) requestLane(p wireup.Role) {
 func (e *EP) wait(r *Request) {
 	r.flags |= reqWaiting
 	r.trackUnposted()
-	e.keepWaiting(r)
+	e.enqueueWaiting(r)
 	if r.stage.lacksLane(e) {
 		e.requestLane(r.stage.role)
 	}
@@ -326,7 +326,7 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 
 // setFailureCause records the reason why the EP has failed.
 func (e *EP) setFailureCause(st ucs.Status, reason error, i *iface) {
-	e.failed.cause, e.failed.tellPeer = st, i != nil && !handshake.PeerGone(st)
+	e.failed.cause, e.failed.peerUninformed = st, i != nil && !handshake.PeerGone(st)
 	e.failed.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
 }
 
@@ -346,7 +346,7 @@ func (e *EP) closeFailed() {
 	} else {
 		e.w.stats.failedEPs.Inc()
 	}
-	if l := e.link; l != nil && (e.failed.tellPeer || l.connecting()) {
+	if l := e.link; l != nil && (e.failed.peerUninformed || l.connecting()) {
 		e.handle(handshake.Event{Kind: handshake.Closed, Status: e.failed.cause})
 	}
 	onError := e.onError // destroy drops it

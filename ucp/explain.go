@@ -295,7 +295,7 @@ func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
 	from := e.threshold(class, false)
 	m := &proto.Messages{
-		Short: i.longestShort(), Copy: s.eager, MinZcopy: s.bare, MaxZcopy: s.most,
+		Short: i.longestShort(), Copy: s.eager, MinZcopy: s.minZcopy, MaxZcopy: s.maxZcopy,
 		Piece: s.piece, Announced: from.From, Why: from.Why,
 	}
 	if class == plainMemory && i.domain.Attr.NeedMemH {

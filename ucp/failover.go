@@ -138,7 +138,7 @@ func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.step
 // requeue queues an operation of a broken lane for the next one. A message is charged
 // again when its turn comes: an earlier message may need the credit first.
 func (r *Request) requeue() {
-	r.takeBack()
+	r.revertSend()
 	r.flags |= reqUnfenced
 	r.ep.queue().unsorted = true
 	r.ep.wait(r)
@@ -251,7 +251,7 @@ func (l *link) isClosedLaneStatus(st ucs.Status) bool {
 }
 
 // hasClosedLaneOps reports whether operations may be in flight over lanes that are no longer in use.
-func (l *link) hasClosedLaneOps() bool { return l.e.held != nil || l.retiring() }
+func (l *link) hasClosedLaneOps() bool { return l.e.retainedIfaces != nil || l.retiring() }
 
 // whyLost returns why the latest lane broke over which a request was posted; StatusOK if none
 // broke.

@@ -176,7 +176,7 @@ func (e *EP) fenceByFlush() {
 	r.Release()
 	if !e.waiting.Empty() || e.fence.barrier != nil {
 		r.flags |= reqWaiting
-		e.keepWaiting(r)
+		e.enqueueWaiting(r)
 		return
 	}
 	e.fence.barrier = r

@@ -155,7 +155,7 @@ func (l *link) wentIdle() {
 			w.stats.idleClosedLanes.Inc()
 		}
 	}
-	i.closed, i.refusals, l.askedRails, l.keepaliveAt = true, 0, false, 0
+	i.closed, i.refusals, l.railsRequested, l.keepaliveAt = true, 0, false, 0
 	if l.moves != nil {
 		l.moves.oldAM = nil // all messages have arrived
 	}

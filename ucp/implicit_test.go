@@ -175,7 +175,7 @@ func TestImplicit_CloseWaits(t *testing.T) {
 			}
 			require.NoError(t, p.finish(end, nil))
 			assert.False(t, ep.busy())
-			assert.Nil(t, ep.held)
+			assert.Nil(t, ep.retainedIfaces)
 			p.idle()
 		})
 	}

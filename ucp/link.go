@@ -30,14 +30,14 @@ type link struct {
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
 
-	within     time.Duration // time limit for each transport connection; see within.go
-	idle       idleLanes     // for closing the lanes of an EP without operations
-	moves      *laneMoves    // lanes that are on trial or that roles move away from; nil until the first
-	losses     uint64        // number of lanes that have broken
-	undecided  []*Request    // failed transfers that may be repeated
-	decided    *Request      // the failed transfer that is not repeated and completes now
-	pause      int           // rounds of Progress until undecided is processed
-	askedRails bool          // lanes of rma_bw were requested
+	within         time.Duration // time limit for each transport connection; see within.go
+	idle           idleLanes     // for closing the lanes of an EP without operations
+	moves          *laneMoves    // lanes that are on trial or that roles move away from; nil until the first
+	losses         uint64        // number of lanes that have broken
+	undecided      []*Request    // failed transfers that may be repeated
+	decided        *Request      // the failed transfer that is not repeated and completes now
+	pause          int           // rounds of Progress until undecided is processed
+	railsRequested bool          // lanes of rma_bw were requested
 
 	halfOpen           bool            // see passive.go
 	expires            time.Duration   // deadline of a half-open EP, in time of the worker's alarm; 0 for none
@@ -75,7 +75,7 @@ func (e *EP) handle(ev handshake.Event) {
 		acts := l.conn.Handle(ev)
 		e.each(func(p *protocol) func(*EP) { return p.learned })
 		for _, act := range acts {
-			if next, ok := l.carryOut(act); ok {
+			if next, ok := l.execute(act); ok {
 				more = append(more, next)
 			}
 		}
@@ -89,8 +89,8 @@ func (e *EP) handle(ev handshake.Event) {
 	}
 }
 
-// carryOut carries out an action. ok reports whether it causes another event, next.
-func (l *link) carryOut(act handshake.Action) (next handshake.Event, ok bool) {
+// execute carries out an action. ok reports whether it causes another event, next.
+func (l *link) execute(act handshake.Action) (next handshake.Event, ok bool) {
 	switch act.Kind {
 	case handshake.SendMsg:
 		l.carrier.Send(l.e.peer.Seal(act.Msg.Append(nil)), act.Again)
@@ -271,7 +271,7 @@ func (l *link) close(x *lane) {
 	i.w.addCloseError(ep.Close())
 	if l.e.busy() {
 		l.e.implicit.await()
-		l.e.holdIface(i)
+		l.e.retainIface(i)
 		return
 	}
 	i.Release()
@@ -312,10 +312,10 @@ func (l *link) findRails() {
 
 // needRails requests the lanes of rma_bw, once, if there are devices for more than one.
 func (l *link) needRails() {
-	if l.askedRails {
+	if l.railsRequested {
 		return
 	}
-	l.askedRails = true
+	l.railsRequested = true
 	if len(l.conn.Plan(wireup.RMABW)) > 1 {
 		l.e.requestLane(wireup.RMABW)
 	}

@@ -37,9 +37,9 @@ func (w *Worker) senderClosing(e *EP) *EP {
 	return e
 }
 
-// wordsTo returns the EP for the words of notifications that arrive on the lanes of e: e, or the loop-back
+// notificationEP returns the EP for the words of notifications that arrive on the lanes of e: e, or the loop-back
 // at the other end of the lanes.
-func (e *EP) wordsTo() *EP {
+func (e *EP) notificationEP() *EP {
 	if !e.origin.passive || e.peer.Addr.UUID() != e.w.net.addr.UUID() {
 		return e
 	}

@@ -145,7 +145,7 @@ func TestLoopback_CloseUnread(t *testing.T) {
 				require.NoError(t, err)
 				sends = append(sends, r)
 			}
-			within(t, w, func() bool { return e.msgs.holdsBack(nil) })
+			within(t, w, func() bool { return e.msgs.blocks(nil) })
 			closing, err := e.Close(CloseFlush)
 			require.NoError(t, err)
 			_, err = e.StreamRecv(make([]byte, 1), false, &n, nil)
@@ -279,7 +279,7 @@ func TestLoopback_CloseForce(t *testing.T) {
 				mustStart(e.TagSendSync(2, []byte{1}, nil)),
 				mustStart(e.StreamSend(make([]byte, 1<<20), nil)),
 			}
-			within(t, w, func() bool { return e.msgs.holdsBack(nil) })
+			within(t, w, func() bool { return e.msgs.blocks(nil) })
 			var closing *Request
 			if before {
 				closing = mustStart(e.Close(CloseFlush))

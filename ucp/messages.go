@@ -124,9 +124,9 @@ func (m *messages) traffic() (n int64, quiet bool) {
 	return m.Sent() + m.Received(), m.Held == 0 && m.inbound == nil && m.sending == nil
 }
 
-// holdsBack reports whether a message waits, so that all later ones wait: all except r, which may
+// blocks reports whether a message waits, so that all later ones wait: all except r, which may
 // be nil, if it is r's turn.
-func (m *messages) holdsBack(r *Request) bool {
+func (m *messages) blocks(r *Request) bool {
 	before := m.e.waiting.messages()
 	if before > 0 && r != nil && r.flags&reqDequeued != 0 {
 		before = m.e.waiting.DeferredOrdered()
@@ -186,7 +186,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Connected || e.fence.count > 0 || e.state != epOpen || m.holdsBack(nil) || e.waiting.isReplaying() || e.origin.adopted || e.w.stats.spans.measures() {
+	if x == nil || !x.Connected || e.fence.count > 0 || e.state != epOpen || m.blocks(nil) || e.waiting.isReplaying() || e.origin.adopted || e.w.stats.spans.measures() {
 		return
 	}
 	limits := &x.Iface.attr.AM

@@ -171,7 +171,7 @@ func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.rma.onNotify = f }
 type notified EP
 
 // HandleNotify implements uct.NotifyHandler.
-func (n *notified) HandleNotify(word uint32) { n.w.takeWord((*EP)(n), uint64(word)) }
+func (n *notified) HandleNotify(word uint32) { n.w.deliverWord((*EP)(n), uint64(word)) }
 
 // handleNotify handles a word that arrives in a message.
 func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
@@ -180,12 +180,12 @@ func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
 	if m.Unpack(data) {
 		e = w.eps.Find(m.EP)
 	}
-	w.takeWord(e, m.Word)
+	w.deliverWord(e, m.Word)
 	return false
 }
 
-// takeWord calls the OnNotify callback.
-func (w *Worker) takeWord(e *EP, word uint64) {
+// deliverWord calls the OnNotify callback.
+func (w *Worker) deliverWord(e *EP, word uint64) {
 	if e == nil || !e.receives() || e.link == nil || w.rma.onNotify == nil {
 		w.stats.badMessages.Inc()
 		return

@@ -38,7 +38,7 @@ func (m *messages) unpack(packed []byte) (*RKey, error) {
 	if unused.key != nil {
 		unused.key.Close()
 	}
-	key.kept = unused
+	key.cacheEntry = unused
 	*unused = peerKey{m, key, append(unused.packed[:0], packed...), 1}
 	return key, nil
 }
@@ -49,7 +49,7 @@ func (k *peerKey) is(packed []byte) bool { return bytes.Equal(k.packed, packed) 
 // keyDone releases a key of messages.unpack. No operation of the caller may use the key any more. The EP may have
 // started over with a new messages.
 func keyDone(key *RKey) {
-	k := key.kept
+	k := key.cacheEntry
 	if k == nil {
 		key.Close()
 		return

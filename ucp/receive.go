@@ -34,7 +34,7 @@ var connectProtocol = protocol{
 	},
 	laneActivated: func(e *EP) {
 		e.link.endHalfOpen()
-		e.link.keepAlive()
+		e.link.scheduleKeepalive()
 	},
 	claimed: func(e *EP) {
 		if e.link != nil {
@@ -48,7 +48,7 @@ var connectProtocol = protocol{
 			e.expire()
 			return true
 		}
-		e.link.ask()
+		e.link.sendKeepalives()
 		e.link.idleTimePassed()
 		return false
 	},

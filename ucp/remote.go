@@ -25,7 +25,7 @@ var rmaProtocol = protocol{
 	},
 	laneOpened: func(e *EP, x *lane) {
 		if x.Notify != nil {
-			x.Notify.SetNotifyHandler((*notified)(e.wordsTo()))
+			x.Notify.SetNotifyHandler((*notified)(e.notificationEP()))
 		}
 	},
 }

@@ -299,7 +299,7 @@ func (r *Request) Cancel() bool {
 		return false
 	}
 	c := r.stage.class
-	if c != nil && c.askBack != nil && c.askBack(r) {
+	if c != nil && c.requestDrop != nil && c.requestDrop(r) {
 		return false
 	}
 	if r.stage.tryCancel == nil || !r.stage.tryCancel(r) {
@@ -307,7 +307,7 @@ func (r *Request) Cancel() bool {
 	}
 	e, inOrder := r.ep, r.stage.inOrder
 	if r.flags&reqWaiting != 0 {
-		e.dropWaiting(r)
+		e.dequeueWaiting(r)
 	}
 	if c != nil && c.canceled != nil {
 		c.canceled(r)
@@ -415,7 +415,7 @@ func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 func completed(c *uct.Completion) {
 	r := requestOf(c)
 	e := r.ep
-	if r.flags&^reqZcopy != reqPosted|placeDirect || r.comp.Status != ucs.StatusOK || e.held != nil || e.closing.ending {
+	if r.flags&^reqZcopy != reqPosted|placeDirect || r.comp.Status != ucs.StatusOK || e.retainedIfaces != nil || e.closing.ending {
 		r.ended()
 		return
 	}
@@ -432,7 +432,7 @@ func completed(c *uct.Completion) {
 //go:noinline
 func (r *Request) ended() {
 	switch e := r.ep; {
-	case r.flags&^reqZcopy == reqPosted|placeDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.closing.ending:
+	case r.flags&^reqZcopy == reqPosted|placeDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.retainedIfaces == nil && !e.closing.ending:
 		r.recycleReleased()
 	case r.place() == placeDirect:
 		e.counts.direct--

@@ -32,7 +32,7 @@ type RKey struct {
 	fetch  sized
 
 	packed     *region.Keys
-	kept       *peerKey // cache entry of this key, if several operations share it
+	cacheEntry *peerKey // cache entry of this key, if several operations share it
 	next, prev *RKey    // in EP.keys
 }
 

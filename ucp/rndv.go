@@ -20,7 +20,7 @@ import (
 // The sender posts PUT DONE behind the put if the lane keeps their order (link.ordered).
 //
 // Get and put need registered memory at the target of the operation: registered by the caller
-// (OpParams.Mem), or for the message if that is faster (lease.go).
+// (OpParams.Mem), or for the message if that is faster (registration.go).
 // If the receiver drops the message, it acknowledges with ErrCanceled.
 
 // rndvProtocol implements the rendezvous of messages.
@@ -61,13 +61,13 @@ type announced struct {
 
 	next, prev *announced // in rndvMessages.first; next also in messageState.freeRTS
 
-	keeper keeper // owner of the record; nil if a withdrawal need not be reported
-	named  bool   // in rndvMessages.byName; then all later messages in rndvMessages.first are there too
+	owner announcedOwner // owner of the record; nil if a withdrawal need not be reported
+	named bool           // in rndvMessages.byName; then all later messages in rndvMessages.first are there too
 }
 
-// keeper owns the record of a rendezvous message that no receive has matched.
-type keeper interface {
-	// withdrawn is called when the sender has withdrawn the message. It returns false if the keeper still
+// announcedOwner owns the record of a rendezvous message that no receive has matched.
+type announcedOwner interface {
+	// withdrawn is called when the sender has withdrawn the message. It returns false if the owner still
 	// needs the record, without the data; otherwise the record is free.
 	withdrawn() bool
 }

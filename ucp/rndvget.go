@@ -60,7 +60,7 @@ func (r *Request) delegateGet(child *Request, a *announced, key *RKey) {
 // requested.
 func (e *EP) sharesData(n int) bool {
 	l := e.link
-	if l.askedRails && l.rails.Len() < 2 {
+	if l.railsRequested && l.rails.Len() < 2 {
 		return false
 	}
 	how := e.w.ctx.cfg.rndvSharing()

@@ -117,10 +117,10 @@ const (
 
 // offers reports whether the peer should get n bytes rather than receive them in messages: it is configured, or
 // takes less time.
-func (e *EP) offers(n int, leased bool) bool {
+func (e *EP) offers(n int, cached bool) bool {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
 	v := e.rndvChoices(n, reach{gettable: true, unregisteredAccess: true, dataRegistered: true})
-	if leased {
+	if cached {
 		v.Get = i.registeredCost(v.Get, n)
 	}
 	v.Put.Piece = 0

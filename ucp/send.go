@@ -51,9 +51,9 @@ func newChannel(name string, cl *class, ids channel) *channel {
 
 // messageClass is the class of messages, which are sent in order.
 var messageClass = class{
-	heldBack:  func(r *Request) bool { return r.ep.msgs.holdsBack(r) },
+	isBlocked: func(r *Request) bool { return r.ep.msgs.blocks(r) },
 	waits:     func(r *Request) { r.ep.msgs.unbind() },
-	takenBack: (*Request).refund,
+	revert:    (*Request).refund,
 	canceled: func(r *Request) {
 		r.refund()
 		r.unsent()
@@ -63,12 +63,12 @@ var messageClass = class{
 
 // sends has the lengths for which each protocol of messages is used over a transport, in bytes of data.
 type sends struct {
-	eager int // maximum for eager bcopy
-	bare  int // minimum for eager zcopy; math.MaxInt if there is none
-	most  int // maximum for eager zcopy
-	piece int // maximum of a fragment of an eager message
-	data  int // maximum of a fragment of a rendezvous message
-	rndv  int // minimum from which every message uses rendezvous; see EP.announcedFrom
+	eager    int // maximum for eager bcopy
+	minZcopy int // minimum for eager zcopy; math.MaxInt if there is none
+	maxZcopy int // maximum for eager zcopy
+	piece    int // maximum of a fragment of an eager message
+	data     int // maximum of a fragment of a rendezvous message
+	rndv     int // minimum from which every message uses rendezvous; see EP.announcedFrom
 
 	control bool // a wire.Control is sent as a short message
 
@@ -96,16 +96,16 @@ const cacheLine = 64
 
 func (i *iface) chooseSends() *sends {
 	limits, costs := &i.attr.AM, &i.attr.Costs
-	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: aligned(limits.MaxBcopy - wire.FragLen), bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
+	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: aligned(limits.MaxBcopy - wire.FragLen), minZcopy: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
 	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
 	s.control = i.attr.Caps.Has(uct.CapAMShort) && limits.MaxShort >= wire.ControlLen
 	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
 		return s
 	}
-	s.most, s.header = min(limits.MaxZcopy-wire.HeadLen, s.rndv-1), limits.MaxHeader-wire.HeadLen
-	for n := max(limits.MinZcopy, 1); n <= s.most; n *= 2 {
+	s.maxZcopy, s.header = min(limits.MaxZcopy-wire.HeadLen, s.rndv-1), limits.MaxHeader-wire.HeadLen
+	for n := max(limits.MinZcopy, 1); n <= s.maxZcopy; n *= 2 {
 		if costs[uct.AMZcopy].Time(uint64(n)) < costs[uct.AMBcopy].Time(uint64(n)) {
-			s.bare = n
+			s.minZcopy = n
 			break
 		}
 	}
@@ -202,7 +202,7 @@ func (r *Request) chooseSend() {
 		r.stage = &c.announce
 	case r.msg.acked:
 		r.stage = &c.waitAck
-	case r.msg.flags&PreferFastCompletion == 0 && r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
+	case r.msg.flags&PreferFastCompletion == 0 && r.data() == nil && n >= s.minZcopy && n <= s.maxZcopy && len(r.msg.header) <= s.header && r.reached(x):
 		r.stage = &c.zcopy
 	case n > s.eager && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen:
 		r.stage = &c.pieces
@@ -279,7 +279,7 @@ func (r *Request) canCompleteNow() bool {
 		limit = x.Iface.streamPiece()
 	}
 	announces := m.ch.rts != 0 && m.flags&SendRendezvous != 0
-	return !m.acked && !announces && n <= limit && e.fence.count == 0 && !e.msgs.holdsBack(nil) && e.msgs.Credit >= charge(n)
+	return !m.acked && !announces && n <= limit && e.fence.count == 0 && !e.msgs.blocks(nil) && e.msgs.Credit >= charge(n)
 }
 
 // longEnough reports whether rendezvous may save time for a message of n bytes: one call cannot send the

@@ -154,14 +154,14 @@ func (r *Request) admitTag() bool {
 	return true
 }
 
-// askTagBack is askBack for a tagged message. The cancel of an offered message completes when the
+// requestTagDrop is requestDrop for a tagged message. The cancel of an offered message completes when the
 // receiver has returned the message.
-func (r *Request) askTagBack() bool {
+func (r *Request) requestTagDrop() bool {
 	if r.isOffered() {
 		r.msg.recalls = true
 		return true
 	}
-	return r.askBack()
+	return r.requestDrop()
 }
 
 // leaveQueue is called when a message stops waiting before its turn.
@@ -371,7 +371,7 @@ func (q *sendQueue) matched() {
 	e.w.stats.announcedBy(r)
 	r.comp.Count--
 	r.msg.recalls = false // the receive matched before the cancel
-	e.dropWaiting(r)
+	e.dequeueWaiting(r)
 	r.awaitPeer()
 	r.posted()
 	e.replayQueued()
@@ -401,7 +401,7 @@ func (q *sendQueue) returned() {
 	r.unannounce()
 	r.stage = &r.msg.ch.send
 	if r.msg.recalls || r.flags&reqGivenUp != 0 {
-		e.dropWaiting(r)
+		e.dequeueWaiting(r)
 		r.complete(ucs.StatusCanceled)
 	}
 	e.replayQueued()

@@ -73,19 +73,19 @@ type stage struct {
 // class has functions that the stages of a protocol share. The core calls them for a request that is not
 // posted completely, and to release its resources. A function may be nil unless its comment excludes that.
 type class struct {
-	// heldBack reports whether earlier requests block this one. Not nil if stages are inOrder.
-	heldBack func(*Request) bool
+	// isBlocked reports whether earlier requests block this one. Not nil if stages are inOrder.
+	isBlocked func(*Request) bool
 	// waits is called when the request, which is inOrder, has entered EP.waiting. Not nil in that case.
 	waits func(*Request)
 	// dequeued is called when the request has left EP.waiting before its turn.
 	dequeued func(*Request)
-	// takenBack is called when no part of the request was sent, and it waits again or fails.
-	takenBack func(*Request)
-	// canceled is takenBack for a request that the caller has canceled.
+	// revert is called when no part of the request was sent, and it waits again or fails.
+	revert func(*Request)
+	// canceled is revert for a request that the caller has canceled.
 	canceled func(*Request)
-	// askBack asks the peer to drop a message that is to be canceled. It returns false if the peer
+	// requestDrop asks the peer to drop a message that is to be canceled. It returns false if the peer
 	// does not have the message.
-	askBack func(*Request) bool
+	requestDrop func(*Request) bool
 	// answered is called when the peer has replied to a request that does not await a reply. It reports whether
 	// the request awaits one from now on.
 	answered func(*Request) bool
@@ -101,10 +101,10 @@ type class struct {
 	recycle func(*Request)
 }
 
-// takeBack calls takenBack: no part of the request was sent, and it waits again or fails.
-func (r *Request) takeBack() {
-	if c := r.stage.class; c != nil && c.takenBack != nil {
-		c.takenBack(r)
+// revertSend calls revert: no part of the request was sent, and it waits again or fails.
+func (r *Request) revertSend() {
+	if c := r.stage.class; c != nil && c.revert != nil {
+		c.revert(r)
 	}
 }
 
@@ -155,7 +155,7 @@ func (r *Request) launch() {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fence.count > 0 && r.flags&reqUnfenced == 0 && !s.unfenced || s.inOrder && s.class.heldBack(r)
+	held := e.fence.count > 0 && r.flags&reqUnfenced == 0 && !s.unfenced || s.inOrder && s.class.isBlocked(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		if !held && e.lostRoleErr(s.role) != nil {
 			r.failWithoutLane()
@@ -222,7 +222,7 @@ func (r *Request) advance() error {
 	case err != nil:
 		r.fail(statusOf(r.ep.reason(err)))
 		if r.flags&reqPosted == 0 {
-			r.takeBack()
+			r.revertSend()
 		}
 	}
 	r.posted()

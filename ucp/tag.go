@@ -108,9 +108,9 @@ func newTagChannel() *channel {
 // tagClass is the class of tagged sends. Those without credit are in a queue that the receiver can
 // query.
 var tagClass = func() class {
-	c := withAskBack(messageClass)
+	c := withDropRequest(messageClass)
 	c.waits, c.dequeued = (*Request).enterQueue, (*Request).leaveQueue
-	c.askBack, c.answered = (*Request).askTagBack, (*Request).acceptOffer
+	c.requestDrop, c.answered = (*Request).requestTagDrop, (*Request).acceptOffer
 	return c
 }()
 

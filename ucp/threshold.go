@@ -155,6 +155,6 @@ func (e *EP) reachOf(n int, class memoryClass) reach {
 		return reach{gettable: i != nil && preferred <= proto.Get && e.offers(n, offerRegistered),
 			unregisteredAccess: true, writable: true, registered: true, dataRegistered: true}
 	}
-	leased := i != nil && i.canRegister(n)
-	return reach{mayRegister: leased, dataRegistered: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerCached)}
+	mayRegister := i != nil && i.canRegister(n)
+	return reach{mayRegister: mayRegister, dataRegistered: true, gettable: mayRegister && preferred <= proto.Get && e.offers(n, offerCached)}
 }

@@ -39,7 +39,7 @@ var (
 	getListStage = stage{
 		class: &transferListClass, name: "get list", sized: true, role: wireup.RMA, part: &getStage, tryCancel: (*Request).cancelTransfers,
 	}
-	transferListClass = class{bufferInUse: (*Request).lendsTransfers, abandon: (*Request).abandonTransfers}
+	transferListClass = class{bufferInUse: (*Request).transferBuffersInUse, abandon: (*Request).abandonTransfers}
 
 	putLists = transferKind{&putListStage, &putStage, uct.AccessRemoteWrite, (*EP).copiesPut}
 	getLists = transferKind{&getListStage, &getStage, uct.AccessRemoteRead, func(*EP, *Transfer, *OpParams) bool { return false }}
@@ -253,8 +253,8 @@ func (r *Request) abandonTransfers() {
 	}
 }
 
-// lendsTransfers reports whether a transport accesses a buffer of the list.
-func (r *Request) lendsTransfers() bool {
+// transferBuffersInUse reports whether a transport accesses a buffer of the list.
+func (r *Request) transferBuffersInUse() bool {
 	for q := range r.ep.ops.all {
 		if q.parent == r && q.bufferInUse() {
 			return true

@@ -78,7 +78,7 @@ func (w *Worker) storeAnnounced(e *EP, tag uint64, a *announced) {
 func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
-	u.rndv, u.uncharged, a.keeper, u.buf = a, false, u, w.messages.buffers.get(len(a.key))
+	u.rndv, u.uncharged, a.owner, u.buf = a, false, u, w.messages.buffers.get(len(a.key))
 	copy(u.buf, a.key)
 	a.key = u.buf
 	return u
@@ -188,7 +188,7 @@ func (u *TagMessage) fail(_ *inbound, st ucs.Status) {
 	u.failRest(st)
 }
 
-// withdrawn implements keeper. A message that the user has removed from the table cannot be
+// withdrawn implements announcedOwner. A message that the user has removed from the table cannot be
 // withdrawn.
 func (u *TagMessage) withdrawn() bool {
 	if !u.w.tag.table.Remove(&u.node) {

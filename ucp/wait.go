@@ -71,16 +71,16 @@ func (e *EP) FlushWait(ctx context.Context) error {
 	return e.w.finishBlocking(ctx, r, err)
 }
 
-// flushLooks is how often a blocking flush polls its lane before it makes a
+// flushPolls is how often a blocking flush polls its lane before it makes a
 // request: a software device has completed at the first poll, a fast network within a
 // microsecond.
-const flushLooks = 64
+const flushPolls = 64
 
 // flushSoon reports whether all operations were complete within a few polls of the only
 // lane. If there are several lanes, or operations wait, it does not poll. A lane without resources for a
 // flush has some after progress.
 func (e *EP) flushSoon() bool {
-	for range flushLooks {
+	for range flushPolls {
 		x := e.link.only()
 		if x == nil || e.ops.first != nil || e.state != epOpen {
 			return false

@@ -36,9 +36,9 @@ func (e *EP) queue() *waiting {
 	return e.waiting
 }
 
-// keepWaiting appends a request to the queue, or prepends one whose turn it is.
+// enqueueWaiting appends a request to the queue, or prepends one whose turn it is.
 // If a message waits, all later messages wait too.
-func (e *EP) keepWaiting(r *Request) {
+func (e *EP) enqueueWaiting(r *Request) {
 	q := e.queue()
 	switch {
 	case r.flags&reqDequeued == 0:
@@ -55,7 +55,7 @@ func (e *EP) keepWaiting(r *Request) {
 	}
 }
 
-func (e *EP) dropWaiting(r *Request) {
+func (e *EP) dequeueWaiting(r *Request) {
 	if e.waiting.Empty() || !e.waiting.Remove(r, r.stage.inOrder) {
 		return
 	}
@@ -143,10 +143,10 @@ func (e *EP) replayOnce() {
 		r := e.nextWaiting()
 		switch {
 		case closed && !r.stage.unfenced && r.flags&reqUnfenced == 0:
-			e.keepWaiting(r)
+			e.enqueueWaiting(r)
 		case r.stage.fence && len(q.Deferred()) > 0: // behind an operation that has no lane yet
 			closed = true
-			e.keepWaiting(r)
+			e.enqueueWaiting(r)
 		case r.stage.fence:
 			closed = true
 			r.flags &^= reqWaiting

@@ -20,14 +20,14 @@ func (r *Request) waitsForReceive() bool {
 	return r != nil && r.flags&(reqPlace|reqDone) == placeAwaited && r.stage.announces
 }
 
-// withAskBack returns the class of messages that may use rendezvous: Cancel asks the peer to drop such a message.
-func withAskBack(c class) class {
-	c.askBack = (*Request).askBack
+// withDropRequest returns the class of messages that may use rendezvous: Cancel asks the peer to drop such a message.
+func withDropRequest(c class) class {
+	c.requestDrop = (*Request).requestDrop
 	return c
 }
 
-// askBack asks the peer to drop a rendezvous message. It returns false if no RTS was sent.
-func (r *Request) askBack() bool {
+// requestDrop asks the peer to drop a rendezvous message. It returns false if no RTS was sent.
+func (r *Request) requestDrop() bool {
 	if !r.waitsForReceive() {
 		return false
 	}
@@ -50,7 +50,7 @@ func (w *Worker) handleWithdraw(c *wire.Control, e *EP) bool {
 		return false
 	}
 	if a := e.msgs.announcedAs(c.ID); a != nil {
-		e.msgs.giveUp(a, ucs.StatusCanceled)
+		e.msgs.dropData(a, ucs.StatusCanceled)
 	}
 	return true
 }
@@ -78,10 +78,10 @@ func (m *messages) unname(a *announced) {
 	}
 }
 
-// giveUp drops the data of a message and replies to its sender with st. An unexpected tagged message leaves the
-// table; other messages remain with their keeper, without data.
-func (m *messages) giveUp(a *announced, st ucs.Status) {
-	if k := a.keeper; k != nil && k.withdrawn() {
+// dropData drops the data of a message and replies to its sender with st. An unexpected tagged message leaves the
+// table; other messages remain with their owner, without data.
+func (m *messages) dropData(a *announced, st ucs.Status) {
+	if k := a.owner; k != nil && k.withdrawn() {
 		return
 	}
 	a.refuse(st)
@@ -97,7 +97,7 @@ func (e *EP) dropAnnounced() {
 	}
 	for a := m.rndv.first; a != nil; {
 		next := a.next
-		m.giveUp(a, ucs.StatusPeerClosed)
+		m.dropData(a, ucs.StatusPeerClosed)
 		a = next
 	}
 }
