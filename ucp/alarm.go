@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/ucp/internal/handshake"
 )
 
-// alarmPause is the least time between two looks at deadlines, for each 1,000 connected EPs: many deadlines that
-// lie close together cost one look, and the share of time that looks take does not grow with the EPs.
+// alarmPause is the minimum time between two checks of the deadlines, for each 1,000 EPs with a link. So one check handles
+// many deadlines that are close together, and the share of time that checks take does not grow with the number of EPs.
 const alarmPause = 10 * time.Millisecond
 
 // Alarm implements engine.Owner. It handles EPs with an expired deadline, REQUESTs that wait for room and
@@ -32,7 +32,7 @@ func (o *engineOwner) Alarm(now time.Duration) {
 	}
 }
 
-// deadline is when the EP has to do something if nothing happens before.
+// deadline returns the next time at which timePassed must be called; ok is false if there is none.
 func (e *EP) deadline() (at time.Duration, ok bool) {
 	switch {
 	case e.link == nil:

@@ -4,9 +4,10 @@ import "github.com/gucx/gucx/ucs"
 
 // FD returns a file descriptor for an event loop of the caller's own (epoll, poll, select): after [Worker.Arm] has returned
 // nil, the descriptor becomes readable when Progress has something to do. It is level-triggered and the same for the life
-// of the worker. It belongs to the worker: wait for it only, do not read or close it, and remove it from the loop before
-// Close. The first call makes the descriptor. Only the goroutine that owns the worker may call FD; any goroutine may wait for
-// the descriptor. Errors: ErrClosed; ErrInvalidState if a SharedWorker has the worker; *os.SyscallError.
+// of the worker. The worker owns the descriptor: the caller may wait for it, must not read or close it, and must remove it
+// from the loop before Close. The first call makes the descriptor. Only the goroutine that owns the worker may call FD; any
+// goroutine may wait for the descriptor. Errors: ErrClosed; ErrInvalidState if a SharedWorker owns the worker;
+// *os.SyscallError.
 func (w *Worker) FD() (int, error) {
 	if err := w.beginArm(); err != nil {
 		return -1, err

@@ -23,8 +23,8 @@ func (r *Request) removeAwaited() {
 	e.onIdle()
 }
 
-// answeredAll is called when a request no longer awaits the peer. If it was the last one, an EP that
-// waits for that disconnects.
+// answeredAll is called when a request no longer awaits the peer. If no request awaits the peer any more, and EP.Close
+// waits for that, Close continues.
 func (e *EP) answeredAll() {
 	if e.closeAwaitsPeer() && e.awaited.first == nil {
 		e.w.schedule(e)

@@ -14,11 +14,10 @@ import (
 // blockedSender is the receiver's state for a peer that queues tagged messages because it lacks
 // credit.
 //
-// The receiver compares its posted receives with the peer's queue, one query at a time. The
-// receives up to cursor have been compared with the messages up to end, and none of them match. So
-// the first of these messages that matches a receive behind cursor belongs to that receive, because
-// no earlier receive takes it. A message behind end belongs to the first of the receives up to
-// cursor that it matches.
+// The receiver compares its posted receives with the messages in the peer's queue, one query at a time. The receives up to
+// cursor were compared with the messages up to end, and none of them match. So for the next receive, after cursor, the
+// first message up to end that matches it is the right one: no earlier receive matches that message. A message after end is
+// for the first of the receives up to cursor that it matches.
 type blockedSender struct {
 	m       *messages
 	blocked bool // the peer has no credit, and gets none until a message is received; the sender is in Worker.tag.blocked

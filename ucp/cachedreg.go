@@ -12,8 +12,8 @@ type cachedReg regcache.Entry[*region.Mem]
 // release releases the registration. No transport may use the buffer any more.
 func (l *cachedReg) release() { l.Cache.Put((*regcache.Entry[*region.Mem])(l)) }
 
-// revoke is end for memory of which a peer may have a key: it deregisters the memory, unless
-// another operation uses it.
+// revoke is release for memory of which a peer may have a key. It deregisters the memory, at once or when no other operation
+// uses it any more.
 func (l *cachedReg) revoke() {
 	l.Cache.Discard((*regcache.Entry[*region.Mem])(l))
 	l.release()

@@ -47,7 +47,8 @@ type Config struct {
 
 	// LaneRetryInterval is the time after which an EP tries a path again whose lane has failed, when it continues
 	// over another lane. Each further pause is twice as long, up to 32 times the interval. When the path works,
-	// operations return to it. Both sides must set it. 0 and config.Infinite mean never: the feature is new.
+	// operations return to it. Both sides must set it. 0 and config.Infinite mean never. It is off by default because
+	// the feature is new.
 	LaneRetryInterval time.Duration `env:"LANE_RETRY_INTERVAL" default:"inf" doc:"Time after which an endpoint tries a path again after its lane has failed, if the path is better than the present one. Each further interval is twice as long, up to 32 times. The endpoint uses the path again after a message has arrived over it. Both sides must set it. inf: never."`
 
 	// EPIdleTimeout is the time without operations and messages after which an EP closes its lanes, when the peer has none
@@ -64,8 +65,8 @@ type Config struct {
 
 	// RndvThresh is the length of a message in bytes from which its data remains at the
 	// sender until the receiver has a matching receive (rendezvous). The zero value means the length from which that
-	// is not slower than eager, by the costs of the lanes, at most 128 KiB: half of
-	// the default EagerWindow. EP.Explain shows the length.
+	// is not slower than eager, by the costs of the lanes, and at most 128 KiB, which is half of the default EagerWindow.
+	// EP.Explain shows the length.
 	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Minimum length in bytes of a message that uses rendezvous. auto: the length from which rendezvous takes less time than eager, at most 128k. If there is no credit for a message, it uses rendezvous at any length."`
 
 	// RndvScheme determines how the data of a rendezvous message is transferred. get_zcopy: the
@@ -114,12 +115,12 @@ type Config struct {
 	AuthToken     config.Secret `env:"AUTH_TOKEN" doc:"Secret of at least 16 bytes that all processes of a job share. Sockets of Listen and Dial and tcp connections require a proof that the other side has the same secret. It does not encrypt anything. AUTH_TOKEN_FILE is safer."`
 	AuthTokenFile string        `env:"AUTH_TOKEN_FILE" doc:"File with the secret of AUTH_TOKEN. Only its owner should be able to read it."`
 
-	// RCache configures memory that operations register themselves: see the package
-	// documentation, "Registration of buffers".
+	// RCache configures the registration cache, which has buffers that gucx has registered for operations: see the
+	// package documentation, "Registration of buffers".
 	RCache RCacheConfig `env:"RCACHE"`
 
-	// TagProto selects receive queues of the transport for tagged messages, if the transport
-	// has some (TupleQ); empty or auto: none. See docs/design/0007-tupleq.md.
+	// TagProto selects TupleQ: tagged messages use receive queues of the transport, if the transport has such queues.
+	// Empty or auto means that they do not. See docs/design/0007-tupleq.md.
 	TagProto string `env:"TAG_PROTO" default:"auto" enum:"auto,tupleq,tupleq_copy" doc:"How tagged messages are sent. auto: eager or rendezvous. tupleq: also directly from the sender's buffer to the receive buffer through one queue per tag, where the transport has queues. tupleq_copy: as tupleq, but the sender copies messages of up to 8k."`
 
 	// TupleqMax limits the tags of one worker that have a queue; the least recently used one is
@@ -191,7 +192,7 @@ const (
 // KeyResolve determines when the lane of a remote key, and its form for the transport, are resolved.
 type KeyResolve string
 
-// Ways to bind keys; empty means at unpack.
+// Values of Study.KeyResolve; empty means that a key is resolved when it is unpacked.
 const (
 	ResolveAtUnpack KeyResolve = "unpack"
 	ResolveAtOp     KeyResolve = "op"

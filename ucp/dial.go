@@ -67,16 +67,16 @@ type Code uint8
 // Codes of a RejectedError.
 const (
 	CodeRejected    Code = Code(bootstrap.CodeRejected)    // ListenConfig.Accept has returned false
-	CodeVersion     Code = Code(bootstrap.CodeVersion)     // the listener speaks another version of the protocol
-	CodeMalformed   Code = Code(bootstrap.CodeMalformed)   // the listener does not understand the worker address
+	CodeVersion     Code = Code(bootstrap.CodeVersion)     // the listener uses another version of the protocol
+	CodeMalformed   Code = Code(bootstrap.CodeMalformed)   // the listener rejects the worker address as malformed
 	CodeForeignUser Code = Code(bootstrap.CodeForeignUser) // ListenConfig.AllowUIDs does not name the user
 	CodeUnreachable Code = Code(bootstrap.CodeUnreachable) // the workers have no transport in common
 	CodeTooMany     Code = Code(bootstrap.CodeTooMany)     // too many others dial
-	CodeTLS         Code = Code(bootstrap.CodeTLS)         // the listener demands TLS
-	CodeNoTLS       Code = Code(bootstrap.CodeNoTLS)       // the listener does not use TLS, and the dialer demands it
+	CodeTLS         Code = Code(bootstrap.CodeTLS)         // the listener requires TLS
+	CodeNoTLS       Code = Code(bootstrap.CodeNoTLS)       // the dialer requires TLS, and the listener does not use it
 	CodeNoFiles     Code = Code(bootstrap.CodeNoFiles)     // the listener is out of file descriptors
-	CodeToken       Code = Code(bootstrap.CodeToken)       // the listener demands a token (Config.AuthToken)
-	CodeNoToken     Code = Code(bootstrap.CodeNoToken)     // the listener has no token, and the dialer demands it
+	CodeToken       Code = Code(bootstrap.CodeToken)       // the listener requires a token (Config.AuthToken)
+	CodeNoToken     Code = Code(bootstrap.CodeNoToken)     // the dialer requires a token, and the listener has none
 	CodeWrongToken  Code = Code(bootstrap.CodeWrongToken)  // the listener has another token
 	CodeTooManyEPs  Code = Code(bootstrap.CodeTooManyEPs)  // the dialing worker has as many EPs as Config.MaxEPsPerPeer of the listener permits
 )
@@ -112,8 +112,8 @@ type DialConfig struct {
 // listener. The socket is then closed.
 // A worker may dial itself.
 //
-// Dial blocks and makes progress. If ctx is done first, Dial returns its error and leaves nothing
-// behind. Without a deadline Dial waits for the reply while the listener's worker makes no
+// Dial blocks and makes progress. If ctx is done first, Dial closes the socket and the EP, and returns the error of
+// ctx. Without a deadline Dial waits for the reply while the listener's worker makes no
 // progress, and then for the EPs to connect, as long as the listener permits
 // (ListenConfig.HelloTimeout), but at most Config.WireupTimeout.
 // Errors, besides those of [EP.Err] if the EP does not connect:
@@ -126,7 +126,7 @@ type DialConfig struct {
 //   - ErrForeignUser: one side does not permit the user of the other.
 //   - ErrUnauthenticated: see [Worker.Listen], "TLS".
 //   - ErrConnReset: the listener closed the socket.
-//   - ErrTimedOut: the EPs have not connected in that time.
+//   - ErrTimedOut: the EPs have not connected within the time limit above.
 //   - ErrTooLong, ErrClosed.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
 	if err := w.engine.Turn.Take(); err != nil {

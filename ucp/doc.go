@@ -116,9 +116,8 @@
 //
 // A key is resolved when it is unpacked, and again when a lane becomes active: the
 // lane's methods, the transport's form of the key, the maximum length of a put in one call. Operations need no
-// lookup. Switches restore, for measurements, the behavior of the UCX that Papadopoulou and others studied
-// (CCGrid 2017): [Study] and Connect in [Config], and PollIdleTx in the
-// configuration of uct/ib.
+// lookup. For measurements, some settings restore the behavior of the UCX version that Papadopoulou and others studied
+// (CCGrid 2017): [Study] and Connect in [Config], and PollIdleTx in the configuration of uct/ib.
 //
 // # Registration of buffers
 //

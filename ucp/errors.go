@@ -20,15 +20,15 @@ import (
 // "ucp: put 8 bytes to worker 0x1f over rc_mlx5 softhca0:1: connection reset by remote
 // peer". It matches ErrEPFailed if the EP has failed.
 type Error struct {
-	Op   string // what failed, as "put 8 bytes" or "endpoint"
-	Peer uint64 // the peer worker, as Explain calls it; 0 if there is none
-	Via  string // transport and device; empty if none was involved, or the cause says it
+	Op   string // the operation or object that failed, such as "put 8 bytes" or "endpoint"
+	Peer uint64 // UUID of the peer worker, as in Explain; 0 if there is none
+	Via  string // transport and device; empty if there is none, or if the text of Err has them
 	Err  error  // cause
 
 	failed bool // the EP has failed
 }
 
-// Error returns the line.
+// Error returns the text.
 func (e *Error) Error() string {
 	s := "ucp: " + e.Op
 	if e.Peer != 0 {
@@ -43,7 +43,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is matches ErrEPFailed if the EP has failed; the text does not contain that.
+// Is reports whether the EP has failed and target is ErrEPFailed. The text of the error does not say that.
 func (e *Error) Is(target error) bool { return e.failed && target == ucs.ErrEPFailed }
 
 // action describes an operation in errors.
@@ -53,7 +53,7 @@ type action struct {
 	n     int // bytes
 }
 
-// String returns the words, as "put 8 bytes".
+// String returns a text such as "put 8 bytes".
 func (a action) String() string {
 	switch s := a.stage; {
 	case s.opped:
@@ -115,7 +115,7 @@ func (e *EP) wrong(a action, sentinel error, detail string) *Error {
 	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: fmt.Errorf("%w: %s", sentinel, detail)}
 }
 
-// refuses returns the error of an operation on an EP that accepts none; nil if it accepts operations.
+// refuses returns the error of an operation on an EP that accepts no operations; nil if it accepts them.
 func (e *EP) refuses(a action) error {
 	switch e.state {
 	case epOpen:
@@ -148,8 +148,8 @@ func (e *EP) refused(a action, err error) error {
 	return e.errorOf(a, err)
 }
 
-// via returns the transport of a stage, also after its lane was closed; nil if there
-// was none, and for a stage that uses all.
+// via returns the transport of a stage, also after its lane was closed. It returns nil if the stage has had no lane, or if it
+// uses all lanes.
 func (e *EP) via(s *stage) *iface {
 	switch {
 	case e.link == nil:
@@ -193,7 +193,7 @@ func (i *iface) cause(err error) error {
 	return err
 }
 
-// unreachable says in words why no transport of the worker carries operations of some role to a peer.
+// unreachable returns a text with the reasons why no transport of the worker has a role for a peer.
 func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
 	reasons := w.obstacles(p, addr)
 	if len(reasons) == 0 {
@@ -206,9 +206,8 @@ func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
 	return strings.Join(texts, "; ")
 }
 
-// obstacles returns for each transport of the worker the criterion that excludes it for operations
-// of some role to a peer, and, for transports on a network device that the program selected, the
-// setting that excludes them.
+// obstacles returns, for each transport of the worker, the criterion by which it cannot have a role for a peer. For a
+// transport on a network device that the program has used, it returns the setting that excludes the transport.
 func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []bootstrap.Reason) {
 	last := -1
 	for _, c := range selection.Rank(p, w.net.addr, addr, w.reacher(addr)) {
@@ -225,8 +224,8 @@ func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []boots
 	return reasons
 }
 
-// outOfFiles reports whether the process cannot open any file descriptor. Without one no transport
-// finds out whether it reaches a peer.
+// outOfFiles reports whether the process cannot open any file descriptor. Transports need a descriptor to find out whether
+// they reach a peer.
 func outOfFiles() bool {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Explain describes which transports the configuration selects, which lanes would be
-// chosen to the worker with that address, and why not the others. ErrInvalidAddr.
+// Explain describes which transports the configuration selects, which lanes an EP to the worker with this address would
+// have, and why it would not have others. ErrInvalidAddr.
 func (w *Worker) Explain(addr []byte) (string, error) {
 	a, err := wireup.UnpackAddress(addr)
 	if err != nil {
@@ -28,11 +28,11 @@ func (w *Worker) Explain(addr []byte) (string, error) {
 	return i.String(), nil
 }
 
-// Explain is the text of Info: which transports the configuration selects, which lanes the EP uses
-// or would use, and why not the others.
+// Explain returns the text of [EP.Info]: which transports the configuration selects, which lanes the EP uses or would use,
+// and why it does not use others.
 func (e *EP) Explain() string { return e.Info().String() }
 
-// String describes the EP in lines for people.
+// String describes the EP in several lines of text.
 func (i *EPInfo) String() string {
 	var b strings.Builder
 	if i.Transports != nil {
@@ -68,7 +68,7 @@ func (i *EPInfo) String() string {
 	return b.String()
 }
 
-// String describes the worker, and then each EP, in lines for people.
+// String describes the worker and its EPs in several lines of text.
 func (i *WorkerInfo) String() string {
 	var b strings.Builder
 	b.WriteString(transportsText(i.Transports))
@@ -83,7 +83,7 @@ func (i *WorkerInfo) String() string {
 	return b.String()
 }
 
-// transportsText lists transports, and whether and why they are used.
+// transportsText lists transports with the reasons why they are used or not used.
 func transportsText(all []TransportInfo) string {
 	var b strings.Builder
 	b.WriteString("transports:\n")
@@ -102,7 +102,7 @@ func transportsText(all []TransportInfo) string {
 	return b.String()
 }
 
-// String describes the lane in a line.
+// String describes the lane in one line.
 func (i *LaneInfo) String() string {
 	what := strings.Join(i.Roles, "|")
 	switch {
@@ -123,7 +123,7 @@ func (i *LaneInfo) String() string {
 	return text + "\n"
 }
 
-// String describes the retry in a line.
+// String describes the retry in one line.
 func (i *RetryInfo) String() string {
 	if i.Running {
 		return fmt.Sprintf("retry: %s %s, now\n", i.Transport, i.Device)
@@ -155,7 +155,7 @@ func (i *ProtocolInfo) String() string {
 	return text
 }
 
-// sharingText says which lanes share long operations, from which length on, and the part of each.
+// sharingText lists the lanes that share large operations, the length from which they do, and the part of each lane.
 func sharingText(all []SharingInfo) string {
 	if len(all) == 0 {
 		return ""
@@ -175,7 +175,7 @@ func sharingText(all []SharingInfo) string {
 	return text
 }
 
-// String lists the operations that have not ended; it is empty if there is none.
+// String lists the operations that are not complete. It returns "" if there are none.
 func (i *InFlightInfo) String() (text string) {
 	for _, c := range []struct {
 		what string
@@ -196,13 +196,13 @@ func (i *InFlightInfo) String() (text string) {
 	return text
 }
 
-// String describes the credit in a line.
+// String describes the credit in one line.
 func (i *CreditInfo) String() string {
 	return fmt.Sprintf("credit for messages: %d of %d bytes left; granted to the peer: %d bytes, %d held by messages, %d due; used: %d sent, %d received\n",
 		i.Left, i.Most, i.Window, i.Held, i.Due, i.Sent, i.Received)
 }
 
-// sharingInfos describes which lanes share what takes long.
+// sharingInfos describes which lanes share large operations.
 func (e *EP) sharingInfos() []SharingInfo {
 	if e.transport(wireup.RMA) == nil {
 		return nil
@@ -233,7 +233,7 @@ func (e *EP) sharingInfo(op string, how sharing, setting string) SharingInfo {
 	return i
 }
 
-// plannedRails are the lanes that share work, or would, and the names of their transports.
+// plannedRails returns the lanes that share large transfers now, or would share them, and the names of their transports.
 func (e *EP) plannedRails() (names []string, use proto.Rails) {
 	if l := e.link; l != nil && l.rails.Len() > 1 {
 		for i := range l.rails.Len() {
@@ -248,7 +248,7 @@ func (e *EP) plannedRails() (names []string, use proto.Rails) {
 	return names, use
 }
 
-// protocolInfos describes how puts, gets and messages move, and how the data of rendezvous messages does if the
+// protocolInfos describes the protocols of puts, gets and messages. For the data of rendezvous messages it assumes that the
 // peer has the same configuration.
 func (e *EP) protocolInfos() (all []ProtocolInfo) {
 	if i := e.transport(wireup.RMA); i != nil {
@@ -267,7 +267,7 @@ func (e *EP) protocolInfos() (all []ProtocolInfo) {
 	return all
 }
 
-// transferInfos appends how a put or get goes over the transport, from and to each class of buffers.
+// transferInfos appends the protocols of a put or get over the transport, for each class of local buffers.
 func (i *iface) transferInfos(all []ProtocolInfo, op string, tables *[2]proto.Table, first uct.Variant) []ProtocolInfo {
 	if !i.transfers().domain.Attr.NeedMemH {
 		return append(all, i.protocolInfo(op, "", tables[registered]))
@@ -282,7 +282,7 @@ func (i *iface) protocolInfo(op, buffer string, t proto.Table) ProtocolInfo {
 	return ProtocolInfo{Op: op, Transport: r.Transport, Device: r.Device, Buffer: buffer, Ranges: rangeInfos(t)}
 }
 
-// longestShort is the longest data, in bytes, of a message that goes short.
+// longestShort returns the maximum length of the data of a message that one short call sends, in bytes.
 func (i *iface) longestShort() int {
 	n := min(i.attr.AM.MaxShort-wire.HeadLen, i.sends().eager)
 	if !i.attr.Caps.Has(uct.CapAMWords) {

@@ -11,9 +11,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// If Config.LaneRetryInterval is set and the path of a failed lane works again, operations return to it. handshake.Conn decides when to try the
-// path, and opens a lane without roles over it. After a message has arrived over this lane, the
-// roles for which it is better move to it. Each side moves its roles independently:
+// If Config.LaneRetryInterval is set and the path of a failed lane works again, operations return to the path.
+// handshake.Conn decides when to try the path, and opens a lane without roles over it. After a message has arrived over
+// this lane, the roles for which it is the best lane move to it. Each side moves its roles independently:
 //
 //   - New operations wait until the transport has no queued operation for the old lane. Then the
 //     role has no lane, and operations wait for one, as after a failure.
@@ -132,8 +132,8 @@ func (l *link) probeLane(n int, msg []byte) {
 	l.e.w.schedule(l.e)
 }
 
-// send sends the message, or waits for resources of the lane. It reports whether it needs no
-// further call. If the lane has failed, its transport reports that.
+// send sends the message. If the lane has no resources, it returns false and schedules another call of send. If the lane
+// has failed, send returns true, because the transport reports the failure.
 func (p *laneProbe) send(l *link) bool {
 	x := &l.lanes.All[p.lane]
 	if x.EP == nil || x.AM == nil || p.waits {

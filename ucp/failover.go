@@ -212,7 +212,7 @@ func (e *EP) failIfFatal(r *Request, st ucs.Status) ucs.Status {
 		e.markFailed(statusOf(why), why, i)
 		return st
 	}
-	if r.awaits() && r.flags&reqZcopy == 0 { // the status is from the peer, or from the request that this one leads, which has called learn
+	if r.awaits() && r.flags&reqZcopy == 0 { // the status is from the peer, or from a child request, which has called failIfFatal
 		return st
 	}
 	if l := e.link; l != nil {
@@ -284,7 +284,7 @@ func (e *EP) survivesLoss(r *Request) bool {
 		return false
 	}
 	s := r.stage
-	if s.part != nil { // its parts have called learn
+	if s.part != nil { // its parts have called failIfFatal
 		return true
 	}
 	for n := range e.link.lanes.All {

@@ -148,7 +148,7 @@ func (e *EP) Fence() error {
 	return nil
 }
 
-// only returns the active lane if there is exactly one.
+// only returns the active lane if the link has exactly one; otherwise nil.
 func (l *link) only() *lane {
 	if l == nil {
 		return nil
@@ -156,9 +156,9 @@ func (l *link) only() *lane {
 	return l.lanes.Single
 }
 
-// ordered returns the only lane of the connection if messages behind a fence arrive after the puts
-// before the fence, and not at all if one of these puts has failed, as [uct.Notifier] promises. Otherwise it returns
-// nil, also if there are other lanes, which could carry a part of a put.
+// ordered returns the only lane of the connection if its transport has a [uct.Notifier], which promises: a message after a
+// fence arrives after the puts before the fence, and does not arrive if one of these puts has failed. Otherwise, and if
+// there are other lanes, which may transfer a part of a put, it returns nil.
 func (l *link) ordered() *lane {
 	if x := l.only(); x != nil && x.Notify != nil && x == l.lanes.Use[wireup.AM] {
 		return x
@@ -247,7 +247,7 @@ type implicit struct {
 // inFlight reports whether some operations are in flight.
 func (i *implicit) inFlight() bool { return i != nil && (i.awaited || i.comp.Count > 1) }
 
-// await calls back when the last operation in flight has completed, if there are any.
+// await makes comp fire when the last operation in flight has completed. It has no effect if none is in flight.
 func (i *implicit) await() {
 	if i.inFlight() && !i.awaited {
 		i.awaited = true
@@ -255,7 +255,7 @@ func (i *implicit) await() {
 	}
 }
 
-// implied is shared by all operations without a request.
+// implied returns the state of the EP's operations without a request, and makes it first if needed.
 func (e *EP) implied() *implicit {
 	if e.implicit == nil {
 		e.makeImplicit()

@@ -42,8 +42,8 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 	return e.getSlow(buf, raddr, key, p)
 }
 
-// getSlow gets what one get with a copy does not: with one call without a copy if possible,
-// otherwise with a request.
+// getSlow implements Get for a get that one call of GetBcopy cannot do: by one call of GetZcopy if possible, otherwise with
+// a request.
 //
 //go:noinline
 func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
@@ -104,9 +104,9 @@ func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p
 	return e.w.finishBlocking(ctx, r, err)
 }
 
-// getStaged gets into the worker's own buffer. If the caller abandons the get, the transport keeps
-// this buffer, so the call need not wait and the EP need not fail. getStaged finishes the blocking
-// call.
+// getStaged gets into a buffer of the worker and then copies the data to buf. If the caller abandons the get, the transport
+// continues to use the buffer of the worker, so the call need not wait and the EP need not fail. getStaged ends the
+// blocking call.
 func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
 	w := e.w
 	staged := w.rma.staged

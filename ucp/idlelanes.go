@@ -14,7 +14,7 @@ import (
 //   - After half of the time without operations and messages the EP quiesces its lanes as in a failback (see
 //     failback.go), but for no other lane. So the next operation waits for a lane and thereby ends this state: posts
 //     need not be counted.
-//   - After the other half handshake.Conn asks the peer. A peer whose lanes are quiesced too agrees, and both close the lanes.
+//   - After the other half handshake.Conn sends IDLE. A peer whose lanes are quiesced too agrees, and both close the lanes.
 //   - The state of the EP, such as its link, ids, credit and stream, remains.
 //
 // An EP without lanes does not detect that its peer has died. So it connects at intervals.
@@ -164,8 +164,8 @@ func (l *link) wentIdle() {
 	}
 }
 
-// keepLanes records that the peer has refused to close the lanes or, if st is not StatusOK, that it could not be asked
-// or has not replied.
+// keepLanes records that the peer has refused to close the lanes or, if st is not StatusOK, that IDLE could not be sent or
+// the peer has not replied.
 func (l *link) keepLanes(st ucs.Status) {
 	if l.idle.refusals = min(l.idle.refusals+1, maxIdleRefusals); st == ucs.StatusTimedOut { // a release without this feature
 		l.checkIdleIn(0)

@@ -13,18 +13,18 @@ type iface struct {
 	w        *Worker
 	attr     *uct.IfaceAttr
 	domain   *region.Domain
-	messages *sends             // nil until they are chosen
-	moves    *transfers         // nil until a lane is bound
-	short    *transfers         // nil until one is bound that shares long puts and gets
-	index    int                // in Worker.ifaces, and of the resource in the worker address
+	messages *sends             // nil before the first call of sends
+	moves    *transfers         // nil before the first call of transfers
+	short    *transfers         // nil before the first call of shortTransfers
+	index    int                // index in Worker.ifaces, and in the resources of the worker address
 	addr     uct.IfaceAddresser // nil if it has no address
 	port     uct.PortSharer     // nil: peers connect to a port of its own
-	measure  uct.Measurer       // nil if nothing is to be measured
-	measured *uct.Measured      // nil until it is
+	measure  uct.Measurer       // nil if costs are declared
+	measured *uct.Measured      // nil before the first call of costs
 }
 
-// costs are those that messages choose by: as they are on this machine, which the first call
-// finds out, or as declared.
+// costs returns the costs by which messages choose a protocol: measured on this machine if the configuration and the
+// transport permit it, otherwise declared. The first call measures.
 func (i *iface) costs() *uct.Measured {
 	if i.measured == nil {
 		i.measured = &uct.Measured{Costs: i.attr.Costs, RegReach: i.domain.Attr.RegReach}
@@ -35,7 +35,7 @@ func (i *iface) costs() *uct.Measured {
 	return i.measured
 }
 
-// costsFrom says where costs are from.
+// costsFrom returns the source of costs, for Explain.
 func (i *iface) costsFrom() string {
 	switch {
 	case i.measure == nil:
@@ -46,14 +46,13 @@ func (i *iface) costsFrom() string {
 	return "measured"
 }
 
-// packedMsg is a message on its way into a transport buffer.
+// packedMsg packs a message into a transport buffer.
 type packedMsg struct{ b []byte }
 
 // Pack copies the message.
 func (p *packedMsg) Pack(dst []byte) int { return copy(dst, p.b) }
 
-// transport is that of the lane which operations of a role take, or would take; nil if
-// there is none.
+// transport returns the transport of the lane that operations of a role use, or would use; nil if there is none.
 func (e *EP) transport(role wireup.Role) *iface {
 	if x := e.lane(role); x != nil {
 		return x.Iface

@@ -11,7 +11,7 @@ import (
 type inbound struct {
 	e     *EP
 	msgs  *messages // of e, to which it is charged
-	id    uint64    // the sender's name of the message
+	id    uint64    // the sender's id of the message
 	total int
 	got   int
 	sink  sink
@@ -149,7 +149,7 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	r.remote = 0
 	st := c.Status()
 	if st == ucs.StatusCanceled && !r.msg.acked && !r.msg.recalls {
-		st = ucs.StatusOK // the peer has dropped it, which is nothing to its sender
+		st = ucs.StatusOK // the peer has dropped the message, which is no failure for the sender
 	}
 	r.comp.Complete(st)
 	return true

@@ -15,16 +15,16 @@ import (
 // version may add fields. The text of String is what [EP.Explain] returns.
 type EPInfo struct {
 	ID     uint64 `json:"id"`            // unique among the EPs of the worker that are open
-	Worker uint64 `json:"worker,string"` // UUIDs of the worker and
-	Peer   uint64 `json:"peer,string"`   // of the peer's
+	Worker uint64 `json:"worker,string"` // UUID of the worker
+	Peer   uint64 `json:"peer,string"`   // UUID of the peer worker
 
 	State      string   `json:"state"`              // "open", "closing", "failed" or "closed"
-	Conditions []string `json:"conditions"`         // State, and what the EP waits for
+	Conditions []string `json:"conditions"`         // State, and conditions that explain what the EP waits for
 	Err        string   `json:"err,omitempty"`      // why it failed
 	ByPeer     bool     `json:"by_peer"`            // the peer made the connection
-	Identity   string   `json:"identity,omitempty"` // of the peer, where a socket has shown it
+	Identity   string   `json:"identity,omitempty"` // identity of the peer, if the EP is from Listen or Dial
 
-	// Transports are those of the worker. In the EPs of a WorkerInfo it is nil.
+	// Transports are the transports of the worker. It is nil in the EPs of a WorkerInfo, which has them itself.
 	Transports []TransportInfo `json:"transports,omitempty"`
 	// Choices are the pairs of transports from which lanes are chosen, by role.
 	Choices []wireup.Choice `json:"choices"`
@@ -50,15 +50,15 @@ type EPInfo struct {
 type TransportInfo struct {
 	Transport string `json:"transport"`
 	Device    string `json:"device"`
-	Selected  bool   `json:"selected"`         // by the configuration
+	Selected  bool   `json:"selected"`         // the configuration selects it
 	Open      bool   `json:"open"`             // the worker uses it: it is selected, or carries handshakes
 	Why       string `json:"why"`              // the setting that selects or excludes it
-	System    string `json:"system,omitempty"` // how it works on this host, where that depends on what the system permits
+	System    string `json:"system,omitempty"` // the implementation in use, for a transport that depends on what the system permits
 }
 
 // LaneInfo is a connection of an EP over one transport.
 type LaneInfo struct {
-	Number    int      `json:"number"` // at both sides
+	Number    int      `json:"number"` // the same at both sides
 	Transport string   `json:"transport"`
 	Device    string   `json:"device"`
 	Roles     []string `json:"roles"`            // "rma", "amo", "am", "rma_bw", "am_bw": see wireup.Role
@@ -67,15 +67,15 @@ type LaneInfo struct {
 	Retired   bool     `json:"retired"`          // it broke, did not connect, or its roles have moved to a better lane
 	Trial     bool     `json:"trial,omitempty"`  // its path has failed before and is tried again
 	Pending   int      `json:"pending"`          // operations that wait for its resources
-	System    string   `json:"system,omitempty"` // how it works, where that depends on what the system permits
+	System    string   `json:"system,omitempty"` // the implementation in use, for a transport that depends on what the system permits
 }
 
 // RetryInfo is a transport that is tried again after its lane has failed.
 type RetryInfo struct {
 	Transport string        `json:"transport"`
 	Device    string        `json:"device"`
-	Running   bool          `json:"running"`      // now
-	In        time.Duration `json:"in,omitempty"` // until the next time otherwise, in nanoseconds
+	Running   bool          `json:"running"`      // a retry is in progress
+	In        time.Duration `json:"in,omitempty"` // time until the next retry if none is in progress, in nanoseconds
 }
 
 // ProtocolInfo describes the protocols of an operation over the transport that it uses, or would use.
@@ -128,20 +128,20 @@ type OperationInfo struct {
 
 // CreditInfo is the flow control of messages, in bytes. Each message uses its length and 400 bytes.
 type CreditInfo struct {
-	Left     int64 `json:"left"`     // of the credit that the peer has granted; negative if the reserve is in use
+	Left     int64 `json:"left"`     // credit that the peer has granted and that is not used; negative if the reserve is in use
 	Most     int64 `json:"most"`     // the greatest Left so far
-	Window   int64 `json:"window"`   // granted to the peer
-	Held     int64 `json:"held"`     // by messages of the peer that were not received
-	Due      int64 `json:"due"`      // to the peer
-	Sent     int64 `json:"sent"`     // used by all messages that were sent
-	Received int64 `json:"received"` // used by all messages of the peer
+	Window   int64 `json:"window"`   // window of the peer here
+	Held     int64 `json:"held"`     // credit that unreceived messages of the peer use
+	Due      int64 `json:"due"`      // credit that must be returned to the peer
+	Sent     int64 `json:"sent"`     // credit that all sent messages have used
+	Received int64 `json:"received"` // credit that all messages of the peer have used
 }
 
 // WorkerInfo describes a worker at one moment; see [EPInfo]. String returns the texts of all EPs.
 type WorkerInfo struct {
 	UUID       uint64          `json:"uuid,string"`
 	Transports []TransportInfo `json:"transports"`
-	Listeners  []string        `json:"listeners,omitempty"` // addresses
+	Listeners  []string        `json:"listeners,omitempty"` // network and address of each
 	EPs        []EPInfo        `json:"eps"`
 
 	Receives     int   `json:"receives"`                // posted receives of tags
@@ -155,10 +155,10 @@ type WorkerInfo struct {
 
 // ContextInfo describes a context at one moment; see [EPInfo].
 type ContextInfo struct {
-	Version    string          `json:"version"` // of gucx
+	Version    string          `json:"version"` // version of gucx
 	Transports []TransportInfo `json:"transports"`
-	Domains    []string        `json:"domains"` // memory domains that are open: component and name
-	Workers    int             `json:"workers"` // that are open
+	Domains    []string        `json:"domains"` // components of the open memory domains
+	Workers    int             `json:"workers"` // number of open workers
 	Memory     int             `json:"memory"`  // regions of MemMap and MemAlloc that are open
 	Closed     bool            `json:"closed"`
 }
@@ -171,7 +171,7 @@ func (e *EP) Info() *EPInfo {
 	return &info
 }
 
-// info is Info without what all EPs of the worker have in common.
+// info is Info without Transports, which are the same for all EPs of the worker.
 func (e *EP) info() EPInfo {
 	i := EPInfo{
 		ID: e.id, Worker: e.w.net.addr.UUID(), Peer: e.peer.Addr.UUID(),
@@ -253,7 +253,7 @@ func (e *EP) inFlight() InFlightInfo {
 	return i
 }
 
-// countOperations counts operations by what they do, in the order of their names.
+// countOperations counts operations by type, sorted by the name of the type.
 func countOperations(all func(func(*Request) bool)) (counts []OperationInfo) {
 	for r := range all {
 		at, found := slices.BinarySearchFunc(counts, r.stage.name, func(c OperationInfo, name string) int {
@@ -296,7 +296,7 @@ func (w *Worker) transportInfos() []TransportInfo {
 	return all
 }
 
-// info describes the transport as the configuration cfg has it.
+// info describes the transport, and which setting of cfg selects or excludes it.
 func (o *offer) info(cfg *Config) TransportInfo {
 	t := TransportInfo{Transport: o.Transport, Device: o.Device, Selected: o.selected, Why: o.why}
 	if o.selected {
@@ -328,7 +328,7 @@ func (w *Worker) Info() *WorkerInfo {
 	return i
 }
 
-// Info describes the context. Any goroutine.
+// Info describes the context. Any goroutine may call it.
 func (c *Context) Info() *ContextInfo {
 	i := &ContextInfo{Version: Version, Transports: []TransportInfo{}, Domains: []string{}, Memory: c.memory.Len()}
 	for k := range c.found {

@@ -66,7 +66,7 @@ func (w *Worker) Inspect(ctx context.Context, f func(w *Worker)) error {
 	return nil
 }
 
-// withdraw removes a call from the queue. It returns false if the owner has already removed it.
+// withdraw removes a call from the queue. It returns false if the owner has already taken it to run it.
 func (in *inspections) withdraw(call *inspection) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
