@@ -5,12 +5,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Without CapErrPeerIdle of its transport an EP finds out that its peer has died only when it
-// sends: one that waits for a message would wait for ever, and a server would keep the EPs of
-// clients that were killed. So the worker's alarm checks such lanes, at no cost to operations.
+// If its transport does not have CapErrPeerIdle, an EP detects the death of its peer only when it sends. An EP that waits
+// for a message would wait without limit, and a server would never close the EPs of killed clients. So the worker's alarm
+// sends keepalives over such lanes. Operations need no extra instructions for that.
 
-// keepaliveChecker returns the checker of a lane whose transport does not detect an idle dead peer by itself; nil
-// if no check is needed.
+// keepaliveChecker returns the checker of a lane if the lane needs keepalives, because its transport does not detect the
+// death of an idle peer; otherwise nil.
 func (c *Config) keepaliveChecker(x *lane) uct.Checker {
 	if !x.Active || x.EP == nil || x.Iface.attr.Caps.Has(uct.CapErrPeerIdle) {
 		return nil
@@ -21,7 +21,7 @@ func (c *Config) keepaliveChecker(x *lane) uct.Checker {
 	return x.EP.Ops().Check
 }
 
-// scheduleKeepalive sets the time of the next check, if a lane needs one.
+// scheduleKeepalive sets the time of the next keepalives, if a lane needs them.
 func (l *link) scheduleKeepalive() {
 	w := l.e.w
 	every := w.ctx.cfg.keepalive()
@@ -37,8 +37,8 @@ func (l *link) scheduleKeepalive() {
 	}
 }
 
-// sendKeepalives sends keepalives over the lanes, if they are due and all earlier ones have completed. A transport that detects a
-// dead peer reports that like any failure.
+// sendKeepalives sends keepalives over the lanes, if they are due and all earlier ones have completed. A transport that
+// detects a dead peer reports that like any failure.
 func (l *link) sendKeepalives() {
 	if l.keepaliveAt == 0 || l.keepaliveAt > l.e.w.engine.Alarm.Now() {
 		return
@@ -55,8 +55,8 @@ func (l *link) sendKeepalives() {
 	l.scheduleKeepalive()
 }
 
-// sendKeepalive checks one lane. A lane without resources has operations in flight, which detect a dead peer as
-// well.
+// sendKeepalive sends a keepalive over one lane. It sends none over a lane without resources, because such a lane has
+// operations in flight, which also detect a dead peer.
 func (l *link) sendKeepalive(x *lane) {
 	if c := l.e.w.ctx.cfg.keepaliveChecker(x); c != nil {
 		l.keepaliveComp.Count++

@@ -5,12 +5,11 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// lateKey is an RKey for Study.KeyResolve = op. It takes the place of its lanes: at each operation it looks up the
-// lane and the transport's form of the key, as UCX 1.0 did, and passes the operation on. Limits are those of the
-// time when the key was bound.
+// lateKey is an RKey for Study.KeyResolve = op. It replaces the lanes in the key: for each operation it looks up the lane and
+// the transport key, as UCX 1.0 did, and then calls the lane. It does not update the limits of the key, which bind has set.
 type lateKey RKey
 
-// bindLate puts the key in the place of the lanes that it is bound to.
+// bindLate replaces the lanes to which the key is bound by the key itself.
 func (k *RKey) bindLate() {
 	late := (*lateKey)(k)
 	if k.put != nil {
@@ -24,14 +23,14 @@ func (k *RKey) bindLate() {
 	}
 }
 
-// find looks up the lane of a role and its form of the key. Both are there while the key is bound.
+// find looks up the lane of a role and the transport key for the lane. It finds both while the key is bound.
 func (k *lateKey) find(p wireup.Role) (*lane, uct.RKey) {
 	e := k.ep
 	l := e.link.lanes.Use[p]
 	return l, *k.packed.Known(l.Iface.domain, int(e.peer.Addr.Resources[l.Remote].MD))
 }
 
-// PutShort implements uct.Putter, as the following do.
+// PutShort and the next two methods implement uct.Putter.
 func (k *lateKey) PutShort(buf []byte, raddr uint64, _ uct.RKey) error {
 	l, key := k.find(wireup.RMA)
 	return l.Put.PutShort(buf, raddr, key)
@@ -47,7 +46,7 @@ func (k *lateKey) PutZcopy(iov []uct.IOV, raddr uint64, _ uct.RKey, c *uct.Compl
 	return l.Put.PutZcopy(iov, raddr, key, c)
 }
 
-// GetShort implements uct.Getter, as the following do.
+// GetShort and the next two methods implement uct.Getter.
 func (k *lateKey) GetShort(buf []byte, raddr uint64, _ uct.RKey) error {
 	l, key := k.find(wireup.RMA)
 	return l.Get.GetShort(buf, raddr, key)
@@ -63,7 +62,7 @@ func (k *lateKey) GetZcopy(iov []uct.IOV, raddr uint64, _ uct.RKey, c *uct.Compl
 	return l.Get.GetZcopy(iov, raddr, key, c)
 }
 
-// AtomicPost implements uct.Atomics, as the following do.
+// AtomicPost and the next two methods implement uct.Atomics.
 func (k *lateKey) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, _ uct.RKey) error {
 	l, key := k.find(wireup.AMO)
 	return l.AMO.AtomicPost(op, size, value, raddr, key)

@@ -2,12 +2,11 @@ package ucp
 
 import "github.com/gucx/gucx/ucs"
 
-// A peer that disconnects leaves behind the messages that have arrived completely and that the user
-// has not received. Peers that connect and disconnect repeatedly must not exhaust memory. So these
-// messages are limited as those of connected peers are: beyond the worker's budget, the messages of
-// the peer that disconnected first are dropped; beyond the share of a peer worker
-// (Worker.peerShare), its oldest messages are dropped. The limit counts the memory that the
-// messages use: their buffers, which may be twice as long as the data, and the EP in TagInfo.From.
+// When a peer disconnects, the messages that have arrived completely and that the user has not received remain. Peers that
+// connect and disconnect repeatedly must not exhaust memory. So these messages have limits. If all of them exceed the budget
+// of the worker, the messages of the peer that disconnected first are dropped. If those of one peer worker exceed its share
+// (Worker.peerShare), its oldest messages are dropped. The limits count the memory that the messages use: their buffers,
+// which may be twice as long as the data, and the EP in TagInfo.From.
 
 // departedCharge is the charge for an EP that only its messages keep alive, in bytes. The EP, its
 // messages record and the address of the peer take about 4 KiB.

@@ -64,8 +64,8 @@ func (w *Worker) dropLink(l *link) {
 	unordered.Remove(&w.lanes.links, l.place).place = l.place
 }
 
-// handle passes an event to the connection, carries out the actions that it returns, and repeats
-// that for the events that those cause.
+// handle passes an event to the connection and executes the actions that it returns. It does the same for the events that
+// these actions cause.
 func (e *EP) handle(ev handshake.Event) {
 	l := e.link
 	var more []handshake.Event
@@ -89,7 +89,7 @@ func (e *EP) handle(ev handshake.Event) {
 	}
 }
 
-// execute carries out an action. ok reports whether it causes another event, next.
+// execute executes an action. ok reports whether the action causes an event, which is next.
 func (l *link) execute(act handshake.Action) (next handshake.Event, ok bool) {
 	switch act.Kind {
 	case handshake.SendMsg:
@@ -154,9 +154,8 @@ func (l *link) failed(st ucs.Status, why string) {
 	l.e.fail(st, err, nil)
 }
 
-// connecting reports whether a handshake is in progress and its carrier is open. Then the peer
-// waits for this side, even if a transport reports that the peer is gone, and the carrier stays
-// open until the handshake is over.
+// connecting reports whether a handshake is in progress and its carrier is open. In this case the peer waits for this side,
+// even if a transport reports that the peer is gone, and the carrier must not be closed before the end of the handshake.
 func (l *link) connecting() bool { return !l.conn.Quiet() && !l.conn.Over() && !l.carrier.Idle() }
 
 // joinCauses returns the error for a status, with the reasons for which transports were given up.

@@ -90,9 +90,8 @@ type ListenConfig struct {
 	Private []byte
 	// Keys are published from the beginning; see Listener.Publish.
 	Keys map[string]*Mem
-	// AllowUIDs are users besides this process's effective one that may dial over a unix
-	// socket. Over tcp the user is unknown: Accept must use other means to decide whom to
-	// trust.
+	// AllowUIDs are the users, in addition to the effective user of this process, that may dial over a unix socket. Over
+	// tcp the user is unknown, and every dialer is accepted unless Accept, TLS or a token rejects it.
 	AllowUIDs []uint32
 
 	// Accept accepts or rejects a dialer. nil accepts all. A rejected dialer gets no data of this
@@ -108,11 +107,11 @@ type ListenConfig struct {
 	// OnPeerGone returns, also if OnPeerGone is nil. It is not called for EPs that this side closes.
 	OnPeerGone func(p *Peer, err error)
 
-	// MaxHandshakes limits the dialers that have not connected yet, MaxPerSource those of one
-	// source. Up to 8 times as many, or 1024, wait for a place. A dialer for which the listener has waited
-	// 1/50 of HelloTimeout can be evicted, first those of the source with the most and those without a HELLO. A
-	// source is an IPv4 address, an IPv6 /64 or, over unix sockets, a process. 0 means 512, and
-	// half of MaxHandshakes.
+	// MaxHandshakes limits the dialers that have not connected yet, MaxPerSource those of one source. Further dialers wait
+	// for a place: up to 8 * MaxHandshakes, and at least 1024. A dialer that takes more than 1/50 of HelloTimeout to send its
+	// HELLO, or to connect, can be evicted for a dialer that waits: dialers of the source with the most dialers first, and
+	// of these the ones without a HELLO first. A source is an IPv4 address, an IPv6 /64 or, over unix sockets, a process.
+	// 0 means 512 for MaxHandshakes, and half of MaxHandshakes for MaxPerSource.
 	MaxHandshakes, MaxPerSource int
 	// HelloTimeout limits the time of a dialer for TLS and its HELLO, and then the time to read the reply.
 	// To connect it has 8 times as long, or Config.WireupTimeout of one of the two sides if that is

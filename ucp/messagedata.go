@@ -12,9 +12,9 @@ type typedData struct {
 	err   error // with which data has rejected a part of the message
 }
 
-// write unpacks a part of a message into the data, unless the data has rejected one. Truncation is reported when the
-// message has ended. If an Unpacker closes the EP, the receive has ended and d is in the pool when its error is stored: RecvData and
-// TagRecvData therefore set all fields.
+// write unpacks a part of a message into the data, unless the data has rejected an earlier part. Truncation is reported at
+// the end of the message. An Unpacker may close the EP: then the receive is complete and d is in the pool before write
+// stores the error in d. So RecvData and TagRecvData must set all fields of a new record.
 func (d *typedData) write(off int, data []byte) {
 	if d.err != nil {
 		return

@@ -124,8 +124,8 @@ func (m *messages) traffic() (n int64, quiet bool) {
 	return m.Sent() + m.Received(), m.Held == 0 && m.inbound == nil && m.sending == nil
 }
 
-// blocks reports whether a message waits, so that all later ones wait: all except r, which may
-// be nil, if it is r's turn.
+// blocks reports whether r must wait because an earlier message waits. It returns false for the message whose turn it is. r is
+// nil for a new message.
 func (m *messages) blocks(r *Request) bool {
 	before := m.e.waiting.messages()
 	if before > 0 && r != nil && r.flags&reqDequeued != 0 {

@@ -67,12 +67,11 @@ func (w *Worker) ownAt(reached, listener netip.AddrPort) (localAddress, error) {
 	return localAddress{&addr, packed}, err
 }
 
-// AddressAt is Address for peers that connect to the port of a listener, of this worker or of another one of
-// its context: those that cannot reach other ports of this host, such as dialers of that worker which are to
-// use this one too. Like Listen, it opens the device of the listener. The transports that have a port (tcp)
-// name that of the listener as long as GUCX_TCP_SHARE_PORT permits it, and peers need the address of this
-// host: a dialer behind NAT has that of the worker that it has dialed only. Errors: ErrInvalidParam if the
-// listener is of another context; ErrClosed.
+// AddressAt is Address for peers that can only reach the port of a listener, for example dialers of another worker that
+// must connect to this worker too. The listener is of this worker or of another worker of its context. Like Listen,
+// AddressAt opens the device of the listener. In the result, transports with a port (tcp) have the port of the listener, if
+// GUCX_TCP_SHARE_PORT permits that, and the address of this host. A dialer behind NAT cannot use that address: it only knows
+// a valid address of the worker that it has dialed. Errors: ErrInvalidParam if the listener is of another context; ErrClosed.
 func (w *Worker) AddressAt(l *Listener) ([]byte, error) {
 	own, err := w.addressAt(l)
 	if err != nil {

@@ -191,7 +191,7 @@ func (r *Request) unsent() {
 	}
 }
 
-// firstDue is the earliest time at which something is due, at or one of a protocol.
+// firstDue returns the earlier one of at, if ok is set, and the first deadline of the protocols.
 func (e *EP) firstDue(at time.Duration, ok bool) (time.Duration, bool) {
 	for _, p := range e.w.protocols {
 		if p.due == nil {

@@ -1,7 +1,7 @@
 package ucp
 
-// protocols are those of every worker. An EP that ends calls them in this order, which decides in which order
-// its operations end: see TestEndOrder.
+// protocols are the protocols of every worker. When an EP closes or fails, it calls them in this order. The order determines
+// the order in which its operations complete: see TestEndOrder.
 var protocols = []*protocol{
 	&trafficProtocol, &transferProtocol, &rmaProtocol, &connectProtocol, &streamProtocol, &tupleProtocol,
 	&messageProtocol, &tagProtocol, &rndvProtocol, &activeProtocol, &sharedProtocol, &inspectProtocol, &spanProtocol,

@@ -14,7 +14,7 @@ import (
 //
 //   - ErrInvalidRKey: key is nil, closed or belongs to another EP.
 //   - ErrRemoteAccess: the range is outside the region of the key, or the key lacks the
-//     right. The put had no effect, and the EP works on. If the target finds that the
+//     right. The put had no effect, and the EP is still usable. If the target finds that the
 //     region was closed or does not match the key, the EP may fail.
 //   - ErrUnsupported: no transport of both sides can put and get.
 func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
@@ -50,8 +50,8 @@ var putSplitStage = stage{
 	share: (*Config).rmaSharing, usesBuffer: true, tryCancel: unposted,
 }
 
-// putSlow puts what one short put does not: with one copy into a buffer of the transport or one
-// call without a copy if possible, otherwise with a request.
+// putSlow implements Put for a put that one call of PutShort cannot do: by one call of PutBcopy or PutZcopy if possible,
+// otherwise with a request.
 //
 //go:noinline
 func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {

@@ -50,8 +50,8 @@ func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagIn
 	return nil, TagInfo{}, false
 }
 
-// reservedRounds is how many rounds of Progress a message stays reserved for a probe with remove.
-// If the program does not repeat the probe in that time, the message is returned to the sender.
+// reservedRounds is the number of rounds of Progress for which a message is reserved for a probe with remove. If the program
+// does not repeat the probe in that time, the message is returned to the sender.
 const reservedRounds = 1000
 
 // remove returns the message of a probe if the sender has offered it. Otherwise it queries for it,

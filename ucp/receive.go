@@ -109,7 +109,7 @@ func (w *Worker) receiveLate() (n int) {
 const latePause = 100 * time.Millisecond
 
 // receive handles a handshake message. A REQUEST may make its connection. A message without the
-// proof that it is from the worker that it names is dropped. receive may keep b.
+// proof that it is from the worker that it names is dropped. b then belongs to receive.
 func (w *Worker) receive(b []byte) {
 	m, err := handshake.UnpackMsg(conn.Unsealed(b))
 	if err != nil || m.DstUUID != w.net.addr.UUID() {
@@ -181,8 +181,8 @@ func (e *EP) ended() bool {
 }
 
 // match returns the connection of a message, or nil. A REQUEST without an id of this side belongs
-// to the connection that this side has made under the same number. If a worker connects to itself
-// it has both sides, so a REQUEST never matches its sender.
+// to the connection that this side has made under the same number. If a worker connects to itself, it has both EPs of the
+// connection; a REQUEST then never matches the EP that has sent it.
 func (w *Worker) match(m *handshake.Msg) *EP {
 	if m.DstEP != 0 {
 		if e := w.eps.Find(m.DstEP); e != nil && e.peer.Addr.UUID() == m.SrcUUID {

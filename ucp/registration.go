@@ -124,8 +124,8 @@ func (r *Request) registerLocal(tables func(*transfers) *[2]proto.Table, first u
 // registrationPays reports whether a put or get of n bytes is faster with a registered local buffer.
 func (i *iface) registrationPays(t *[2]proto.Table, n int, first uct.Variant) bool {
 	costs := &i.attr.Costs
-	bare := i.registeredCost(moveAt(costs, &t[registered], n, first), n)
-	return proto.Faster(n, moveAt(costs, &t[unregistered], n, first), bare).Registers
+	direct := i.registeredCost(moveAt(costs, &t[registered], n, first), n)
+	return proto.Faster(n, moveAt(costs, &t[unregistered], n, first), direct).Registers
 }
 
 // minRegistered returns the least length in bytes of a put or get that registers its local buffer; 0
@@ -142,7 +142,7 @@ func (i *iface) minRegistered(t *[2]proto.Table, first uct.Variant) int {
 	return n
 }
 
-// maxConsidered is the maximum length that minRegistered considers, in bytes.
+// maxConsidered is the upper limit of the search of minRegistered, in bytes.
 const maxConsidered = 1 << 30
 
 // Invalidate deregisters all cached registrations of this worker that overlap memory. Call it before memory is

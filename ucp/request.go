@@ -292,7 +292,7 @@ func (r *Request) Release() {
 // Cancel completes an operation of which nothing was posted yet with StatusCanceled and
 // reports whether it did. An operation that a transport has begun cannot be
 // canceled, nor can a flush or a close. If the operation is a rendezvous message that the peer has not received,
-// Cancel asks the peer to drop it and returns false; the buffer still belongs to gucx, and the
+// Cancel requests the peer to drop it and returns false; the buffer still belongs to gucx, and the
 // request completes with the reply of the peer: with ErrCanceled, unless a receive matched first.
 func (r *Request) Cancel() bool {
 	if r.Done() {

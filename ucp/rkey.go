@@ -28,11 +28,11 @@ type RKey struct {
 
 	amo    uct.Atomics
 	amoKey uct.RKey
-	post   sized // that go directly
+	post   sized // atomics that one call of the transport executes
 	fetch  sized
 
 	packed     *region.Keys
-	cacheEntry *peerKey // cache entry of this key, if several operations share it
+	cacheEntry *peerKey // entry of peerKeys with this key; nil if the key is not cached
 	next, prev *RKey    // in EP.keys
 }
 

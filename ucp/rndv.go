@@ -17,7 +17,7 @@ import (
 //	put        the receiver requests it, the sender puts it      RTS -> RTR <- PUT <- PUT DONE
 //	fragments  the receiver requests it, the sender sends it     RTS -> RTR <- DATA
 //
-// The sender posts PUT DONE behind the put if the lane keeps their order (link.ordered).
+// The sender posts PUT DONE directly after the put if the lane preserves their order (link.ordered).
 //
 // Get and put need registered memory at the target of the operation: registered by the caller
 // (OpParams.Mem), or for the message if that is faster (registration.go).
@@ -436,15 +436,15 @@ func (e *EP) rndvChoices(n int, to reach) (v proto.Rendezvous) {
 	}
 	t := rma.transfers()
 	if to.gettable {
-		bare, copied := rma.move(&t.get[registered], n, uct.GetShort), rma.move(&t.get[unregistered], n, uct.GetShort)
+		direct, copied := rma.move(&t.get[registered], n, uct.GetShort), rma.move(&t.get[unregistered], n, uct.GetShort)
 		if to.dataRegistered {
-			bare, copied = rma.remoteRegisteredCost(bare), rma.remoteRegisteredCost(copied)
+			direct, copied = rma.remoteRegisteredCost(direct), rma.remoteRegisteredCost(copied)
 		}
 		switch {
 		case to.unregisteredAccess:
-			v.Get = bare
+			v.Get = direct
 		case to.mayRegister && rma.domain.Attr.NeedMemH:
-			v.Get = proto.Faster(n, copied, rma.registeredCost(bare, n))
+			v.Get = proto.Faster(n, copied, rma.registeredCost(direct, n))
 		default:
 			v.Get = copied
 		}

@@ -108,8 +108,8 @@ func (r *Request) gettable() bool {
 	return r.mem.AllocatedBy(i.domain) || r.ep.offers(n, offerRegistered)
 }
 
-// How the memory of a get was registered. Memory that a domain allocated is always
-// offered.
+// Values of the parameter cached of offers: who has registered the memory of the data. Memory that a domain has allocated is
+// always offered.
 const (
 	offerRegistered = false // by the caller
 	offerCached     = true  // for the message
@@ -213,9 +213,8 @@ func (r *Request) sendData() error {
 	return nil
 }
 
-// Stages that put the data of a message for its parent request. They notify the receiver
-// behind the put, if one lane carries both and keeps their order,
-// otherwise when the lanes are flushed.
+// Stages that put the data of a message for its parent request. They post the notification of the receiver directly after
+// the put if one lane carries both in order. Otherwise they post it after a flush of the lanes.
 var (
 	putDataStage = stage{
 		class: &keyClass, name: "send", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putDataSplitStage,

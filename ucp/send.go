@@ -23,7 +23,7 @@ type channel struct {
 	first   uint8 // id of the first fragment; 0 for a stream, which has no messages
 	rts     uint8 // id of an RTS; 0 if there is no rendezvous
 
-	send     stage // before there is a lane, and credit
+	send     stage // the first stage: chooses another one when there is a lane, and credit
 	bcopy    stage // complete message, bcopy
 	zcopy    stage // complete message, zcopy
 	pieces   stage // fragments

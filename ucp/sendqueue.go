@@ -154,7 +154,7 @@ func (r *Request) admitTag() bool {
 	return true
 }
 
-// requestTagDrop is requestDrop for a tagged message. The cancel of an offered message completes when the
+// requestTagDrop is requestDrop for a tagged message. If the message is offered, the cancellation completes when the
 // receiver has returned the message.
 func (r *Request) requestTagDrop() bool {
 	if r.isOffered() {
@@ -193,9 +193,8 @@ func (r *Request) isOffered() bool {
 	return r != nil && r.msg != nil && r.msg.queued != nil && r.msg.queued.offered
 }
 
-// bound returns the first message number that must not be offered. Messages from there on would
-// pass an active message, stream data, a fence, or a message that waits for something other than
-// credit.
+// bound returns the first message number that must not be offered. Messages from this number on would overtake an active
+// message, stream data, a fence, or a message that waits for something other than credit.
 func (q *sendQueue) bound() uint64 {
 	e := q.m.e
 	switch {

@@ -18,8 +18,9 @@ import (
 //
 // One of the goroutines that are blocked in Run and Serve makes progress for all of them: it
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
-// their operation is complete or because they must make progress next. After a goroutine has received
-// its message, all wait for it to call again, for up to 800 us if it does not, unless messages are rare.
+// their operation is complete or because they must make progress next. When the goroutine that makes progress returns
+// with a message, it is expected to call again soon. No other goroutine makes progress in its place for up to 800 us, unless
+// messages are rare (see vacancy).
 type SharedWorker struct {
 	mu          sync.Mutex
 	lockWaiters atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
@@ -238,8 +239,8 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) 
 	return false, s.stopErr(ctx)
 }
 
-// resignAfter is the number of consecutive messages for other goroutines after which a driver resigns. It is many times the number
-// of connections that usually take turns, so that a driver whose own next message is on its way stays.
+// resignAfter is the number of consecutive messages for other goroutines after which a driver resigns. It is many times the
+// number of connections that usually take turns, so that a driver does not resign while its own next message is in flight.
 const resignAfter = 64
 
 // drive makes progress for all until done returns true, or until it resigns because the goroutine that it has just woken will
@@ -388,7 +389,7 @@ func (s *SharedWorker) wake() {
 }
 
 // wakeWaiters wakes the goroutines whose wait is over, and returns the number of those whose request is complete. If no
-// goroutine makes progress, nor is expected back, it also wakes one that must do so. The caller holds mu.
+// goroutine makes progress and there is no vacancy, it also wakes a goroutine that must make progress. The caller holds mu.
 func (s *SharedWorker) wakeWaiters() (completed int) {
 	if s.blocked == 0 {
 		return 0

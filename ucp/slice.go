@@ -16,11 +16,11 @@ var sliceStage = stage{name: "map", sized: true, role: wireup.RMA}
 // Addr on. The peer must be on this host, over sm and with memory of [Context.MemAlloc], or be the worker itself, over
 // self. Later calls return the same bytes. The caller may store only if the key permits writes.
 //
-// The bytes are valid until Close of the key, which unmaps them: an access after that faults. They stay mapped when the
-// EP or the worker is closed, and also when the peer closes the memory or dies; no access faults then. After the peer has
-// died the bytes keep their content. After the peer has closed the memory the content is undefined: it may belong to
-// other memory of the peer, which stores would overwrite. Over self the bytes are the memory itself: if the program has
-// mapped it by its own means and unmaps it, accesses fault.
+// The bytes are valid until Close of the key, which unmaps them: a later access faults. Until then they remain mapped, and
+// accesses do not fault, also if the EP or the worker is closed, the peer closes the memory, or the peer dies. If the peer
+// has died, the content does not change any more. If the peer has closed the memory, the content is undefined: the peer may
+// use it for other memory, which a store would overwrite. Over self the bytes are the memory itself: if the program has
+// mapped this memory and unmaps it, accesses fault.
 //
 // Loads and stores are not ordered with operations: flush earlier puts first. Both sides must synchronize, for
 // example by messages or by atomics on aligned words; the race detector does not see accesses of other processes.

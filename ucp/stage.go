@@ -83,8 +83,8 @@ type class struct {
 	revert func(*Request)
 	// canceled is revert for a request that the caller has canceled.
 	canceled func(*Request)
-	// requestDrop asks the peer to drop a message that is to be canceled. It returns false if the peer
-	// does not have the message.
+	// requestDrop requests the peer to drop a message that the caller cancels. It returns false if the peer does not have the
+	// message.
 	requestDrop func(*Request) bool
 	// answered is called when the peer has replied to a request that does not await a reply. It reports whether
 	// the request awaits one from now on.
@@ -101,7 +101,7 @@ type class struct {
 	recycle func(*Request)
 }
 
-// revertSend calls revert: no part of the request was sent, and it waits again or fails.
+// revertSend calls class.revert. No part of the request was sent, and the request waits again or fails.
 func (r *Request) revertSend() {
 	if c := r.stage.class; c != nil && c.revert != nil {
 		c.revert(r)

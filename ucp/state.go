@@ -8,11 +8,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// State describes what the worker waits for: of each EP its lanes, credit in both directions, operations
-// in progress and queued messages, then unexpected messages, posted receives, and all counters of Stats
-// that are not zero. It is a diagnostic for people who look for the cause of a hang: the text has several
-// lines and may change with each version. It allocates and makes no progress. It must be called by
-// the goroutine that owns the worker, also in a callback; after Close it describes what is left.
+// State describes what the worker waits for: the lanes of each EP, its credit in both directions, its operations in progress
+// and its queued messages; then posted receives, unexpected messages, and all counters of Stats that are not zero. It is a
+// diagnostic for people who look for the cause of a hang. The text has several lines and may change with each version. State
+// allocates and makes no progress. Only the goroutine that owns the worker may call it, also in a callback and after Close.
 func (w *Worker) State() string {
 	var s stateText
 	s.line("worker 0x%x: endpoints: %d; operations that peers may reply to: %d", w.net.addr.UUID(), w.eps.Len(), w.pool.remote.Len())
@@ -28,7 +27,7 @@ func (w *Worker) State() string {
 	return s.String()
 }
 
-// stateText is what State returns, while it is written.
+// stateText builds the text of State.
 type stateText struct{ strings.Builder }
 
 func (s *stateText) line(format string, args ...any) { fmt.Fprintf(s, format+"\n", args...) }
@@ -50,7 +49,7 @@ func (s *stateText) endpoint(e *EP) {
 	}
 }
 
-// conditions are the state of the EP and what holds it up.
+// conditions returns the state of the EP and the conditions for which it waits.
 func (e *EP) conditions() []string {
 	all := []string{e.state.String()}
 	add := func(is bool, format string, args ...any) {
@@ -85,7 +84,7 @@ func (s *stateText) lanes(e *EP) {
 }
 
 func (s *stateText) messages(m *messages) {
-	due := m.TotalDue() // as settle leaves it
+	due := m.TotalDue()
 	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.Credit, m.Most, m.creditsGot)
 	s.line("    credit granted to the peer: %d bytes, %d held by messages, %d to return, returned from %d on, %d credit messages sent",
 		m.Size, m.Held, due, m.Batch, m.creditsSent)
@@ -112,7 +111,7 @@ func (s *stateText) messages(m *messages) {
 	}
 }
 
-// tuples describes what messages wait for where tuple queues are on.
+// tuples describes what messages wait for if tuple queues are enabled.
 func (s *stateText) tuples(m *messages) {
 	l := m.tuple
 	if l == nil {
@@ -127,10 +126,10 @@ func (s *stateText) tuples(m *messages) {
 	}
 }
 
-// maxNamed is how many operations, receives and messages a list of State names one by one: the oldest.
+// maxNamed is the maximum number of operations, receives or messages that a list of State describes one by one.
 const maxNamed = 3
 
-// operations counts operations by what they do, and names the oldest. Nothing for none.
+// operations writes the number of operations of each type and describes the oldest ones. It writes nothing if there are none.
 func (s *stateText) operations(what string, all func(func(*Request) bool)) {
 	var oldest []string
 	total := 0
@@ -149,7 +148,7 @@ func (s *stateText) operations(what string, all func(func(*Request) bool)) {
 	s.line("    %s: %d (%s); the oldest: %s", what, total, strings.Join(kinds, ", "), strings.Join(oldest, "; "))
 }
 
-// describe names the operation, and where it is.
+// describe returns a text with the operation and its progress.
 func (r *Request) describe() string {
 	text := r.action().String()
 	for _, f := range [...]struct {

@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// statuses are those that an error can stand for, the most telling first: an
-// error may wrap several reasons.
+// statuses are the possible results of statusOf. An error may wrap several reasons: the first status that matches is the
+// result, so the more specific ones are first.
 var statuses = [...]ucs.Status{
 	ucs.StatusRemoteAccess, ucs.StatusLocalAccess, ucs.StatusRemoteInvalid,
 	ucs.StatusPeerClosed, ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusRejected,
@@ -16,7 +16,7 @@ var statuses = [...]ucs.Status{
 	ucs.StatusNoResource, ucs.StatusCanceled, ucs.StatusIOError,
 }
 
-// statusOf is the status of an error of a transport, never StatusOK.
+// statusOf returns the status for an error of a transport. It never returns StatusOK.
 func statusOf(err error) ucs.Status {
 	for _, st := range statuses {
 		if errors.Is(err, st.Err()) {

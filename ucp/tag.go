@@ -161,8 +161,7 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 }
 
 // TagSendSync is TagSend, but its request completes when a receive of the peer has matched the message, or
-// with ErrCanceled when the peer drops the message. A flush does not wait for that, a
-// Close does.
+// with ErrCanceled when the peer drops the message. EP.Flush does not wait for that; EP.Close with CloseFlush does.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if p.flags() != 0 {
 		return e.tagSendFlagged(tag, buf, p, true)

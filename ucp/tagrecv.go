@@ -10,8 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// tagRecv is the part of a request that receives a tagged message. It stays with the
-// request for the next receive.
+// tagRecv is the part of a request that receives a tagged message. The request keeps it in the pool, for the next receive.
 type tagRecv struct {
 	// Fields that an arriving message needs are in two cache lines, at the front.
 	req  *Request
@@ -144,7 +143,7 @@ func receiveRefused(n int, err error) error {
 
 // TagRecvWait is TagRecv, and returns when the message is in buf. If ctx is done first, it returns the error of
 // ctx, and buf belongs to the caller: a message that was being received into buf is lost,
-// any other stays for the next receive.
+// any other message remains for the next receive.
 func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, p *OpParams) (TagInfo, error) {
 	if err := w.beginBlocking(); err != nil {
 		return TagInfo{}, err

@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// copies is the number of copies of a message over the transport. If a device or the kernel
-// moves the bytes, the CPUs of both sides copy in addition. Between CPUs that share memory
-// the copies are all.
+// copies returns the costs of eager messages over the transport, including their copies. If a device or the kernel transfers
+// the bytes, the copies by the CPUs of both sides take additional time. Between CPUs that share memory, the copies are the
+// transfer.
 func (i *iface) copies() proto.Eager {
 	s, costs := i.sends(), &i.costs().Costs
 	m := costs[uct.AMBcopy]
@@ -30,8 +30,7 @@ func (i *iface) copies() proto.Eager {
 	return proto.Copies(m, link, i.w.ctx.cfg.copyRate(), s.eager, s.piece)
 }
 
-// declaredCopies is the rate at which a CPU copies in its caches, if it must not be measured, in bytes
-// per second.
+// declaredCopies is the copy rate of a CPU in its caches, in bytes per second, if the configuration selects declared costs.
 const declaredCopies = 12e9
 
 // copyRate returns the rate at which a CPU copies in its caches, in bytes per second.
@@ -42,13 +41,13 @@ func (c *Config) copyRate() uint64 {
 	return bulk.Measure()
 }
 
-// memoryClass is how peers reach a buffer. Each class has its own threshold.
+// memoryClass is the class of a buffer by its registration. Each class has its own threshold.
 type memoryClass uint8
 
 const (
 	plainMemory     memoryClass = iota // not registered by the caller; the worker may register it for a message
 	mappedMemory                       // registered by Context.MemMap: registering costs the message nothing
-	allocatedMemory                    // allocated by the transport of puts and gets, which reaches it best
+	allocatedMemory                    // allocated by the domain of the transport of puts and gets, which accesses it fastest
 	memoryClasses
 )
 
@@ -68,8 +67,8 @@ func (e *EP) classOf(mem *region.Mem) memoryClass {
 	return mappedMemory
 }
 
-// announcedFrom returns the length in bytes from which messages are announced whose data is in mem,
-// which may be nil: by cost, unless Config.RndvThresh says it.
+// announcedFrom returns the length in bytes from which messages use rendezvous if their data is in mem, which may be nil. The
+// length is Config.RndvThresh if that is set, and otherwise depends on the costs.
 func (e *EP) announcedFrom(mem *region.Mem) *proto.Threshold {
 	m, k := e.messaging(), e.classOf(mem)
 	if m.rndv.from[k].From == 0 {
@@ -134,7 +133,7 @@ func (e *EP) forgetChoices() {
 	}
 }
 
-// reach says which side can access which memory of a message.
+// reach describes the access of transports and peers to the data and the buffer of a message.
 type reach struct {
 	gettable           bool // the receiver can get the data
 	unregisteredAccess bool // the transport of puts and gets reaches the buffer without a registration

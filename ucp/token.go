@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// token is the token of the configuration; empty if there is none. ErrInvalidParam, also if the file
-// cannot be read or has none.
+// token returns the token of the configuration; empty if there is none. ErrInvalidParam for an invalid setting, and if the
+// file cannot be read or contains no valid token.
 func (c *Config) token() (string, error) {
 	token := string(c.AuthToken)
 	switch {

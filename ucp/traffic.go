@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// epClass is who has made the connection of an EP. Each class has counters of its own.
+// epClass is the class of an EP, by the side that has made the connection. Each class has its own counters.
 type epClass uint8
 
 const (
@@ -29,13 +29,13 @@ func (e *EP) class() epClass {
 	return epMade
 }
 
-// classStats count what the EPs of a class do, without those that never connect. Sending and receiving a message costs
-// nothing for it: the bytes follow from the credit of the connection when somebody wants to know them.
+// classStats has the counters of the EPs of a class, without EPs that never connect. A send or receive of a message updates no
+// counter: countTraffic computes the bytes from the credit of the connection.
 type classStats struct {
 	connected stats.Counter // EPs that connected
-	closed    stats.Counter // of these, those that are closed
-	sent      stats.Counter // bytes that messages used of the credit of peers: their length, and messageCharge each
-	received  stats.Counter // the same of messages of peers
+	closed    stats.Counter // EPs that connected and are closed
+	sent      stats.Counter // bytes of credit that sent messages used: their length, and messageCharge for each
+	received  stats.Counter // the same for messages of peers
 	creditIn  stats.Counter // credit messages of peers
 	creditOut stats.Counter // credit messages to peers
 	stalls    stats.Counter // times that messages of an EP waited for credit
@@ -51,7 +51,7 @@ func (s *classStats) addTo(n *stats.Node) {
 	n.Add("waits_for_credit", &s.stalls)
 }
 
-// trafficProtocol counts for the classes of EPs.
+// trafficProtocol updates the counters of the classes of EPs.
 var trafficProtocol = protocol{
 	init: func(w *Worker) {
 		for c := range w.stats.traffic {
@@ -80,14 +80,14 @@ var trafficProtocol = protocol{
 
 func (e *EP) classStats() *classStats { return &e.w.stats.traffic[e.class()] }
 
-// countedTraffic is what the counters include of the messages of a connection.
+// countedTraffic is the part of the traffic of a connection that the counters include already.
 type countedTraffic struct {
 	sent, received int64 // bytes
 	stalls         uint64
 }
 
-// countTraffic counts what the messages of the EP used since the last call. A send that is canceled returns
-// its credit: what was counted too early is not counted again.
+// countTraffic adds the credit that messages of the EP have used since the last call to the counters. A canceled send
+// returns its credit, so the sum may decrease. Then countTraffic adds nothing until the sum exceeds its last value.
 func (e *EP) countTraffic() {
 	m := e.msgs
 	if m == nil {
@@ -106,10 +106,11 @@ func (e *EP) countTraffic() {
 	m.counted.stalls = m.stalls.total
 }
 
-// Snapshot reads the counters of [Worker.Stats] when those have been updated that are derived from the state of EPs and
-// transports: sent_bytes, received_bytes, waits_for_credit of the classes of EPs,
-// messages_sent and messages_received of sm, requests_sent and requests_received of tcp, work_requests of rc and xrc. Any
-// goroutine, as [Worker.Inspect]. If that returns an error, so does Snapshot, with the counters as they are.
+// Snapshot updates the counters of [Worker.Stats] that are derived from the state of EPs and transports, and then reads all
+// counters. Derived counters are sent_bytes, received_bytes and waits_for_credit of the classes of EPs, messages_sent and
+// messages_received of sm, requests_sent and requests_received of tcp, and work_requests of rc and xrc. Snapshot uses
+// [Worker.Inspect], so any goroutine except the owner may call it. If Inspect returns an error, Snapshot returns it with
+// the counters that were not updated.
 func (w *Worker) Snapshot(ctx context.Context) (stats.Snapshot, error) {
 	err := w.Inspect(ctx, (*Worker).countTraffic)
 	return w.stats.root.Snapshot(), err

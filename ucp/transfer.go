@@ -11,7 +11,7 @@ import (
 // transfers describes how puts and gets over a transport move bytes. All lanes over the transport share
 // it.
 type transfers struct {
-	put, get      [2]proto.Table // by whether the transport reaches the buffer by itself
+	put, get      [2]proto.Table // by registration of the local buffer: unregistered or registered
 	putZcopy      zcopyRange
 	getZcopy      zcopyRange
 	domain        *region.Domain
@@ -168,7 +168,8 @@ func (r *Request) piece(l *lane, n int) ([]uct.IOV, uint64) {
 	return r.zcopyIOV(buf, r.mem, l.Iface.domain), raddr
 }
 
-// zcopyIOV returns the scatter list of a buffer that the transport reaches without a registration.
+// zcopyIOV returns the scatter list of a buffer. The transport must be able to access the buffer: it is registered, or the
+// transport needs no registration.
 func (r *Request) zcopyIOV(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV {
 	r.flags |= reqZcopy
 	r.iov[0].Buf = buf
@@ -178,8 +179,8 @@ func (r *Request) zcopyIOV(buf []byte, mem *region.Mem, d *region.Domain) []uct.
 	return r.iov[:]
 }
 
-// newZcopy returns a request for a put or get that one call does without a copy; nil if one call
-// does not. b is the range of lengths.
+// newZcopy returns a request for a put or get by one zcopy call; nil if one such call is not possible. b is the range of
+// lengths.
 func (k *RKey) newZcopy(b *zcopyRange, s *stage, e *EP, buf []byte, raddr uint64, p *OpParams) *Request {
 	if k.ep != e {
 		return nil
@@ -196,8 +197,8 @@ func (k *RKey) newZcopy(b *zcopyRange, s *stage, e *EP, buf []byte, raddr uint64
 	return r
 }
 
-// canZcopy reports whether one call moves buf without a copy, and returns the transport's
-// registration of buf, if there is one.
+// canZcopy reports whether one zcopy call can transfer buf, and returns the transport's registration of buf, if there is
+// one.
 func (k *RKey) canZcopy(b *zcopyRange, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem, ok bool) {
 	n := len(buf)
 	if n < b.min || n > b.max || uint64(n) > k.size || !k.opens(raddr, uint64(n)) {

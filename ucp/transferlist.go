@@ -25,7 +25,7 @@ type Transfer struct {
 // at once has a request of some hundred bytes.
 const MaxTransfers = 1024
 
-// transferKind is what differs between lists of puts and lists of gets.
+// transferKind has the differences between lists of puts and lists of gets.
 type transferKind struct {
 	list, one *stage                                     // of the list and of each transfer
 	right     uct.Access                                 // at the target
@@ -57,8 +57,8 @@ type transferRecord struct {
 //
 // If a transfer fails, the others continue, and the request completes with the error of the first that failed.
 // [Request.Cancel] succeeds if no transfer was posted. Errors: as Put, before anything was posted; ErrInvalidParam for
-// an empty list, and if OpParams has flags; ErrTooLong for a list of more than MaxTransfers. Another error of a transport may come after some
-// transfers have taken effect.
+// an empty list, and if OpParams has flags; ErrTooLong for a list of more than MaxTransfers. If a transport returns another
+// error, some transfers may have taken effect.
 func (e *EP) PutList(list []Transfer, p *OpParams) (*Request, error) {
 	return e.transferAll(&putLists, list, p)
 }
@@ -253,7 +253,7 @@ func (r *Request) abandonTransfers() {
 	}
 }
 
-// transferBuffersInUse reports whether a transport accesses a buffer of the list.
+// transferBuffersInUse reports whether a transport uses a buffer of the list.
 func (r *Request) transferBuffersInUse() bool {
 	for q := range r.ep.ops.all {
 		if q.parent == r && q.bufferInUse() {

@@ -17,7 +17,7 @@ type unknownMessage struct {
 	id uint8
 }
 
-// setUnknown has an iface refuse the active messages that no version has yet.
+// setUnknown sets the handlers of an iface for the ids of active messages that this version does not use.
 func (w *Worker) setUnknown(i *iface) (err error) {
 	for id := uint8(wire.AMUnknown); id <= uct.MaxAMID; id++ {
 		err = ucs.Join(err, i.SetAMHandler(id, &unknownMessage{i, id}))
@@ -25,7 +25,7 @@ func (w *Worker) setUnknown(i *iface) (err error) {
 	return err
 }
 
-// HandleAM fails the connection that the message names.
+// HandleAM fails the connection whose id is in the message.
 func (u *unknownMessage) HandleAM(data []byte, _ uct.Desc) bool {
 	w := u.i.w
 	w.stats.badMessages.Inc()

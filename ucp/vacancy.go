@@ -5,8 +5,8 @@ import "time"
 // A vacancy is the time in which no goroutine of a SharedWorker makes progress although some are blocked. It begins when the
 // driver, the goroutine that made progress, returns to its caller with a message, or resigns because it has woken another
 // goroutine with one. A service reads a request, replies and reads again, so that goroutine calls again within microseconds and
-// becomes the driver. Then no message needs a switch between goroutines. If it does not call again, a timer ends the vacancy, and
-// another goroutine becomes the driver.
+// becomes the driver. In this way no message needs a switch between goroutines. If the goroutine does not call again, a timer
+// ends the vacancy, and another goroutine becomes the driver.
 //
 // To set a timer costs as much as to wake a goroutine, since the runtime wakes a thread for it. So the timer is not stopped at
 // the end of a vacancy. When it fires, it is set again if another vacancy has begun meanwhile.

@@ -71,9 +71,8 @@ func (e *EP) FlushWait(ctx context.Context) error {
 	return e.w.finishBlocking(ctx, r, err)
 }
 
-// flushPolls is how often a blocking flush polls its lane before it makes a
-// request: a software device has completed at the first poll, a fast network within a
-// microsecond.
+// flushPolls is the number of polls of its lane by a blocking flush before it makes a request: a software device has
+// completed at the first poll, a fast network within a microsecond.
 const flushPolls = 64
 
 // flushSoon reports whether all operations were complete within a few polls of the only

@@ -36,8 +36,8 @@ func (e *EP) queue() *waiting {
 	return e.waiting
 }
 
-// enqueueWaiting appends a request to the queue, or prepends one whose turn it is.
-// If a message waits, all later messages wait too.
+// enqueueWaiting adds a request to the queue: at the end, or, if it was removed because it was its turn, among the deferred
+// requests of the pass or at the front. If a message waits, all later messages wait too.
 func (e *EP) enqueueWaiting(r *Request) {
 	q := e.queue()
 	switch {
@@ -69,15 +69,15 @@ func (e *EP) dequeueWaiting(r *Request) {
 	}
 }
 
-// replay starts the waiting requests that can be posted now, in order. It also handles the effects
-// (an inline completion may end a fence) before it returns.
+// replay starts the waiting requests that can be posted now, in order. Starting them may permit further requests, for example
+// when an operation completes at once and ends a fence: replay starts these too before it returns.
 func (e *EP) replay() {
 	e.queue().all = true
 	e.replayMessages()
 }
 
-// replayMessages is replay when only messages can be posted: credit has arrived, or the previous message
-// is posted. It stops at the first one that cannot be posted, as later ones wait for it.
+// replayMessages is replay if only messages can be posted: credit has arrived, or the previous message is posted. It stops at
+// the first message that cannot be posted, because later ones must wait for it.
 func (e *EP) replayMessages() {
 	q := e.waiting
 	q.replayAgain = true

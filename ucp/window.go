@@ -76,7 +76,7 @@ func (m *messages) chargeArrived(n int) {
 }
 
 // consumeQuota consumes n bytes of the quota. The caller uses it instead of Hold for a message that is already handled.
-// If the quota is used up, passed returns credit to the peer.
+// If the quota is used up, grantIfDue returns credit to the peer.
 func (m *messages) consumeQuota(n int64) {
 	if m.Quota -= n; m.Quota < 0 {
 		m.grantIfDue()

@@ -7,9 +7,9 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// A sender can withdraw a rendezvous message: it asks the receiver to drop the message. Its buffer is in use until the
-// receiver has replied, as for every RTS. If a receive has already matched, the transfer continues, and
-// the reply reports success.
+// A sender can withdraw a rendezvous message: it requests the receiver to drop the message. As for every RTS, its buffer is in
+// use until the receiver has replied. If a receive has already matched, the transfer continues, and the reply reports
+// success.
 
 // errWithdrawn is the error of a receive whose message was withdrawn.
 var errWithdrawn = fmt.Errorf("%w: its sender has withdrawn it", ucs.ErrCanceled)
@@ -20,13 +20,13 @@ func (r *Request) waitsForReceive() bool {
 	return r != nil && r.flags&(reqPlace|reqDone) == placeAwaited && r.stage.announces
 }
 
-// withDropRequest returns the class of messages that may use rendezvous: Cancel asks the peer to drop such a message.
+// withDropRequest returns a copy of c for messages that may use rendezvous: Cancel requests the peer to drop such a message.
 func withDropRequest(c class) class {
 	c.requestDrop = (*Request).requestDrop
 	return c
 }
 
-// requestDrop asks the peer to drop a rendezvous message. It returns false if no RTS was sent.
+// requestDrop requests the peer to drop a rendezvous message. It returns false if no RTS was sent.
 func (r *Request) requestDrop() bool {
 	if !r.waitsForReceive() {
 		return false
@@ -35,7 +35,7 @@ func (r *Request) requestDrop() bool {
 	return true
 }
 
-// withdraw asks the peer to drop the message, once.
+// withdraw requests the peer to drop the message, once.
 func (r *Request) withdraw() {
 	if e := r.ep; !r.msg.recalls && e.state <= epClosing {
 		r.msg.recalls = true
@@ -78,7 +78,7 @@ func (m *messages) unname(a *announced) {
 	}
 }
 
-// dropData drops the data of a message and replies to its sender with st. An unexpected tagged message leaves the
+// dropData drops the data of a message and replies to its sender with st. An unexpected tagged message is removed from the
 // table; other messages remain with their owner, without data.
 func (m *messages) dropData(a *announced, st ucs.Status) {
 	if k := a.owner; k != nil && k.withdrawn() {

@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Worker drives communication: it owns the ifaces and makes EPs.
+// Worker owns open transports (ifaces) and makes their progress, and has the EPs that use them.
 // One goroutine at a time owns a worker with all its EPs, keys and requests. The
 // owner may change if the goroutines synchronize. Any goroutine may call Address, Signal and
 // Inspect, and Close while the owner is in a blocking call.
@@ -244,8 +244,8 @@ func (w *Worker) Address() []byte {
 
 // Close closes the worker and its EPs. Operations in progress complete with StatusCanceled; flush
 // first to avoid that. Each transport notifies connected peers, which takes
-// microseconds, or some 100 ms if a peer does not receive the notification; that peer detects the end by
-// itself. Close memory after the worker: a peer in the middle of an access then gets
+// microseconds, or some 100 ms if a peer does not receive the notification; the transport of that peer detects the close
+// later. Close memory after the worker: a peer in the middle of an access then gets
 // ErrPeerClosed, and not ErrRemoteAccess. Idempotent. The error lists failures of closing, also of
 // transport endpoints that were closed earlier: the first 16 and the number of
 // others.
@@ -297,7 +297,7 @@ func (w *Worker) forceClose(e *EP) {
 	if e.closing.ending {
 		return
 	}
-	e.origin.passive = true // the user must not close it any more
+	e.origin.passive = true // no user may close it any more
 	if e.state == epFailed {
 		e.destroyWhenIdle()
 		return
