@@ -38,7 +38,7 @@ func (w *Worker) FD() (int, error) {
 // Errors: ErrBusy, never wrapped, if Progress may have something to do or Signal was called: call Progress, then Arm again.
 // ErrClosed; ErrInvalidState if a SharedWorker has the worker; an error that wraps ErrUnsupported if a transport in use has no
 // events, so that only polling finds them. All transports of gucx have events. Only the goroutine that owns the worker
-// may call Arm. It does not allocate, but for the first time.
+// may call Arm. Only the first call allocates.
 func (w *Worker) Arm() error {
 	if err := w.beginArm(); err != nil {
 		return err

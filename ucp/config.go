@@ -198,8 +198,7 @@ const (
 	ResolveAtOp     KeyResolve = "op"
 )
 
-// Table is the configuration for config.FromEnv, without a prefix of its own:
-// GUCX_TLS, GUCX_NET_DEVICES and so on.
+// Table returns the table for config.FromEnv. It has no prefix: the variables are GUCX_TLS, GUCX_NET_DEVICES and so on.
 func (c *Config) Table() config.Table {
 	return config.Table{Doc: "Context: transports, protocols and connections", Config: c}
 }

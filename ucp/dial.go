@@ -102,8 +102,8 @@ type DialConfig struct {
 	Private []byte
 	// EP configures the EP.
 	EP EPConfig
-	// AllowUIDs are users besides this process's effective one that may listen at the other
-	// end of a unix socket: any user can listen on an abstract name.
+	// AllowUIDs are the users, in addition to the effective user of this process, that may be the listener at a unix socket.
+	// Dial rejects other users, because any user can listen on an abstract name.
 	AllowUIDs []uint32
 }
 

@@ -129,11 +129,10 @@
 // memory of the heap; these limits bound its size, and [Worker.Purge] deregisters all of it.
 // Call [Worker.Invalidate] for other memory before it is unmapped or freed.
 //
-// A peer that gets the data of a message has a key to read the buffer, and nothing else, while
-// the buffer is registered: an untrusted peer can read what the program writes there
-// later. A peer that puts the data of a message likewise has a key to write to the receive
-// buffer. With MAX_SIZE=0 the key is revoked when the message is complete. The key of a
-// failed operation is always revoked.
+// A peer that gets the data of a message has a key to read the buffer, and no other memory, as long as the buffer is
+// registered. So an untrusted peer can read data that the program later writes to the buffer. In the same way, a peer that
+// puts the data of a message has a key to write to the receive buffer. With GUCX_RCACHE_MAX_SIZE=0 the key is revoked when
+// the message is complete. The key of a failed operation is always revoked.
 //
 // # Inspection
 //

@@ -390,9 +390,8 @@ func (l *link) endUndecided(st ucs.Status) {
 	}
 }
 
-// decidePause is how many times Progress handles an EP before a failed transfer is repeated or completed. A transport
-// whose post fails reports the failure in the next Progress, and
-// the worker may have polled it already in this one.
+// decidePause is the number of times that Progress handles an EP before a failed transfer is repeated or completed. A
+// transport whose post fails reports the failure in its next Progress, and the worker may have polled it already in this one.
 const decidePause = 2
 
 // partEnded completes a transfer, or repeats it if its lane broke.

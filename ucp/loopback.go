@@ -9,7 +9,7 @@ import (
 //
 // Close of a loop-back must not wait for a receive, since the caller of Close would have to post it.
 // With CloseFlush, posted receives complete with their messages, and eager messages that match none can
-// be received later by their tags. Otherwise it is as if the peer had closed its EP: unread stream data is discarded,
+// be received later by their tags. Everything else happens as if the peer had closed its EP: unread stream data is discarded,
 // and sends that wait for a receive complete.
 
 // isLoopback reports whether the messages of the EP arrive on itself. It is false before the handshake:

@@ -24,7 +24,7 @@ type ClientConfig struct {
 	Workers int
 	// Worker configures the workers.
 	Worker ucp.WorkerConfig
-	// WaitConnected is how long an operation waits for a connection before it fails with CodeUnavailable. 0 means
+	// WaitConnected is the time that an operation waits for a connection before it fails with CodeUnavailable. 0 means
 	// 10 s, a negative value means as long as the context of the call permits.
 	WaitConnected time.Duration
 	// MinBackoff and MaxBackoff limit the pause between attempts to connect. The pause doubles with each attempt, and

@@ -62,8 +62,8 @@ func (c *Conn) Remote() netip.AddrPort { return addrOf(c.socket.RemoteAddr()) }
 
 // DialConfig configures Exchange. The zero value is the default.
 type DialConfig struct {
-	// AllowUIDs are users besides the effective one that may listen on the unix socket. Any user
-	// can bind a name, so other users are rejected.
+	// AllowUIDs are the users, in addition to the effective user, that may be the listener at a unix socket. Other users are
+	// rejected, because any user can bind a name.
 	AllowUIDs []uint32
 	// TLS, if it is not nil, is required from listeners at tcp addresses.
 	TLS TLSConfigs

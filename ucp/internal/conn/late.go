@@ -27,7 +27,7 @@ const (
 	maxLate = 4 << 20
 	// maxLateHost limits the bytes of one host.
 	maxLateHost = maxLate / 2
-	// lateFor is how long a message waits. By then a live sender has repeated it.
+	// lateFor is the maximum time that a message waits. In this time a live sender has sent it again.
 	lateFor = time.Second
 	// lateLooks limits the queues that one call of Next checks.
 	lateLooks = 64

@@ -158,7 +158,7 @@ func (c *Conn) stopRetriesIfRejected(l *lane, st ucs.Status) {
 	}
 }
 
-// lateTrials is how many numbers, up to that of the latest trial of the peer, are of earlier trials.
+// lateTrials is the number of trial numbers, counted back from the latest trial of the peer, that belong to earlier trials.
 const lateTrials = 8
 
 // isLateTrial reports whether a trial of the peer is not newer than its latest one. If a repeated REQUEST started a trial again

@@ -2,7 +2,7 @@ package handshake
 
 import "github.com/gucx/gucx/ucs"
 
-// idleState is how far a connection without operations has closed its lanes.
+// idleState is the progress of closing the lanes of a connection without operations.
 type idleState uint8
 
 const (

@@ -74,8 +74,8 @@ func ThresholdOf(least, most int, eager *Eager, rts uint64, rndv func(n int) uin
 	return Threshold{from, fmt.Sprintf("%d ns, eager %d ns", announced(from)/1000, eager.Time(from)/1000)}
 }
 
-// crossing returns a length for which pays is true and is false one below. pays(no) is false, pays(yes) is
-// true.
+// crossing returns a length n between no and yes for which pays(n) is true and pays(n-1) is false. pays(no) must be false and
+// pays(yes) must be true.
 func crossing(no, yes int, pays func(n int) bool) int {
 	for yes-no > 1 {
 		if mid := no + (yes-no)/2; pays(mid) {

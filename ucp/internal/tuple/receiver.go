@@ -8,9 +8,8 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Worker is what a Receiver calls of its worker. R and M are the worker's
-// types for receives and for unexpected messages: the owners of the nodes in its
-// table, pointers.
+// Worker has the methods of a worker that its Receiver calls. R and M are the worker's types for receives and for unexpected
+// messages, which are pointers: the owners of the nodes in its table.
 type Worker[R, M any] interface {
 	// Order returns the number of a receive in the order in which receives were posted.
 	Order(v R) uint64
