@@ -85,6 +85,9 @@ func (h *HalfOpen[E]) EvictableAt() time.Duration { return h.all[0].at + evictAf
 // same worker or host if that has reached its limit, otherwise the oldest of the host with the most
 // connections. It returns false if that one is younger than evictAfter.
 func (h *HalfOpen[E]) Victim(from Source, now time.Duration) (victim E, ok bool) {
+	if len(h.all) == 0 || now-h.all[0].at < evictAfter {
+		return victim, false
+	}
 	may := h.evictable(from)
 	for i := range h.all {
 		if x := &h.all[i]; now-x.at < evictAfter {
