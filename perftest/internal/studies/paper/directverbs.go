@@ -111,7 +111,7 @@ func dvTimes() []Figure {
 				modelCase(dvModel2, "2 ranks", "pingpong", "8", "faster", between(-0.9, -0.01)),
 				modelCase(dvModel2, "2 ranks", "pingpong", "512", "faster", between(-0.9, -0.01)),
 				modelCase(dvModel2, "2 ranks", "pingpong", "4096", "less than 5 %", between(-0.05, 0)),
-				modelCase(dvModel2, "2 ranks", "pingpong", "65536", "negligible", between(-0.05, 0.05)),
+				modelCase(dvModel2, "2 ranks", "pingpong", "65536", "negligible", between(-0.02, 0.02)),
 			},
 			Plots: []Plot{modelPlot(dvModel2, "pingpong", "Figure 1(a): latency")}},
 		{ID: "1b", Title: "Bandwidth, one direction", How: Virtual, Note: modelNote + " " + realTimeVaries,
