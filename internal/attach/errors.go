@@ -42,7 +42,7 @@ func (r Reason) String() string {
 	case ReasonSegments:
 		return "segments not acceptable"
 	case ReasonLimit:
-		return "no room for another link"
+		return "no room for another link: the peer has as many as it accepts, or no memory, descriptors (ulimit -n) or mappings (vm.max_map_count)"
 	case ReasonOwner:
 		return "device does not take links"
 	}

@@ -120,10 +120,12 @@ func mapFile(fd, size int, access Access, huge bool) ([]byte, error) {
 	case err == nil:
 		_ = unix.Madvise(mem, unix.MADV_DONTDUMP) // a core dump that is too large is no reason to fail
 		return mem, nil
+	case errors.Is(err, errMapCount):
+		return nil, fmt.Errorf("map %d bytes: %w", size, err)
 	case errors.Is(err, unix.ENOMEM) && huge:
 		return nil, fmt.Errorf("%w: %d bytes, see %s", ErrNoHugePages, size, hugePool)
 	case errors.Is(err, unix.ENOMEM):
-		return nil, fmt.Errorf("map %d bytes: no room in the address space (RLIMIT_AS, vm.max_map_count): %w",
+		return nil, fmt.Errorf("map %d bytes: no room in the address space: raise RLIMIT_AS (ulimit -v) or vm.max_map_count: %w",
 			size, os.NewSyscallError("mmap", err))
 	}
 	return nil, fmt.Errorf("map %d bytes: %w", size, os.NewSyscallError("mmap", err))

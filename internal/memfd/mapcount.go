@@ -1,6 +1,7 @@
 package memfd
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -28,17 +29,26 @@ var maxMappings = sync.OnceValue(func() int64 {
 	return limit - limit/8
 })
 
-// mmap is mmap(2) of a file within the limit. ENOMEM beyond it, as from the kernel.
+// mmap is mmap(2) of a file within the limit. Beyond it the error wraps ENOMEM and names the setting to raise.
 func mmap(fd, size, prot, flags int) ([]byte, error) {
-	if mappings.Add(1) > maxMappings() {
+	if limit := maxMappings(); mappings.Add(1) > limit {
 		mappings.Add(-1)
-		return nil, unix.ENOMEM
+		return nil, errMappings(limit)
 	}
 	mem, err := unix.Mmap(fd, 0, size, prot, flags)
 	if err != nil {
 		mappings.Add(-1)
 	}
 	return mem, err
+}
+
+// errMapCount is the error of mmap beyond the limit.
+var errMapCount = fmt.Errorf("%w: too many mappings of shared memory", unix.ENOMEM)
+
+// errMappings returns the error of a process that has limit mappings. The value in its text is four times the current one.
+func errMappings(limit int64) error {
+	return fmt.Errorf("%w: %d, 7/8 of vm.max_map_count: raise it (sysctl -w vm.max_map_count=%d), or use fewer workers",
+		errMapCount, limit, 4*(limit/7*8))
 }
 
 // munmap undoes mmap.

@@ -18,7 +18,7 @@ func TestCreate_MappingsInUse(t *testing.T) {
 	mappings.Add(rest)
 	_, err = Create("test", 4096, PeersRead)
 	assert.ErrorIs(t, err, unix.ENOMEM)
-	assert.ErrorContains(t, err, "vm.max_map_count")
+	assert.ErrorContains(t, err, "raise it (sysctl -w vm.max_map_count=")
 	require.NoError(t, one.Close())
 	two, err := Create("test", 4096, PeersRead)
 	require.NoError(t, err)
