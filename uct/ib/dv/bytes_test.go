@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -219,7 +220,7 @@ func TestPostSend_LikeVerbs(t *testing.T) {
 }
 
 // around returns the ring from byte i to its end, and then from its start.
-func around(r mlx5.RawRing, i uint32) []byte {
+func around(r provider.RawRing, i uint32) []byte {
 	b := bytesOf(r)
 	return append(append([]byte(nil), b[i:]...), b[:i]...)
 }
@@ -296,9 +297,9 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 		var q prm.RecvList
 		_, err := openList(&q, direct.srq, true)
 		require.NoError(t, err)
-		rawOver, err := mlx5.RawSRQOf(over.srq)
+		rawOver, err := provider.RawSRQOf(over.srq)
 		require.NoError(t, err)
-		rawDirect, err := mlx5.RawSRQOf(direct.srq)
+		rawDirect, err := provider.RawSRQOf(direct.srq)
 		require.NoError(t, err)
 		var posted []uint16 // entries
 		var cqes uint32
@@ -338,7 +339,7 @@ func TestGolden_SRQAndArm(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{{Addr: 0x7f0000001000, Length: 0x80, LKey: 0x1000}}}})
 	require.NoError(t, err)
-	raw, err := mlx5.RawSRQOf(b.srq)
+	raw, err := provider.RawSRQOf(b.srq)
 	require.NoError(t, err)
 	assert.Equal(t, words(t, "00000001 0 0 0 · 00000080 00001000 00007f00 00001000 · 0 00000100 0 0"), bytesOf(raw.Entries)[:48])
 	assert.EqualValues(t, 1, raw.DBRec.Recv())
@@ -347,7 +348,7 @@ func TestGolden_SRQAndArm(t *testing.T) {
 
 	var c compQueue
 	require.NoError(t, c.open(b.cq))
-	rawCQ, err := mlx5.RawCQOf(b.cq)
+	rawCQ, err := provider.RawCQOf(b.cq)
 	require.NoError(t, err)
 	for range 3 {
 		c.Take()

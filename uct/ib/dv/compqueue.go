@@ -3,15 +3,15 @@ package dv
 import (
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // compQueue is the consumer of a completion queue.
 type compQueue struct {
 	prm.CompRing
-	guard   *mlx5.Guard // detects concurrent polls
+	guard   *provider.Guard // detects concurrent polls
 	cqn     uint32
 	uar     prm.UAR
 	events  *atomic.Uint32
@@ -20,7 +20,7 @@ type compQueue struct {
 
 // open uses the memory of a CQ.
 func (c *compQueue) open(cq *verbs.CQ) error {
-	raw, err := mlx5.RawCQOf(cq)
+	raw, err := provider.RawCQOf(cq)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -128,10 +128,10 @@ func TestGolden_CQE(t *testing.T) {
 		requireSame(t, verbs.QPTypeRC, over[0], got)
 	}
 	it.cq.Give()
-	raw, err := mlx5.RawCQOf(w.over.cq)
+	raw, err := provider.RawCQOf(w.over.cq)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, raw.DBRec.CI())
-	direct, err := mlx5.RawCQOf(w.direct.cq)
+	direct, err := provider.RawCQOf(w.direct.cq)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, direct.DBRec.CI())
 }
@@ -247,7 +247,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 		for range i {
 			q.Take()
 		}
-		rawDirect, err := mlx5.RawCQOf(w.direct.cq)
+		rawDirect, err := provider.RawCQOf(w.direct.cq)
 		require.NoError(t, err)
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.qp.PostRecv, recv.PostRecv}}
 		for range rapid.IntRange(1, 40).Draw(t, "polls") {
@@ -269,7 +269,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 					requireSame(t, verbs.QPTypeUD, over[k], direct[k])
 				}
 			}
-			raw, err := mlx5.RawCQOf(w.over.cq)
+			raw, err := provider.RawCQOf(w.over.cq)
 			require.NoError(t, err)
 			require.Equal(t, raw.DBRec.CI(), rawDirect.DBRec.CI())
 		}

@@ -45,6 +45,6 @@
 //
 // # Devices
 //
-// Other providers do not expose their queues (mlx5.RawSupported). On their devices the transports
+// Devices of other providers have no mlx5 queues. On these devices the transports
 // are not listed, and opening one returns errors.ErrUnsupported with the name of the provider.
 package dv

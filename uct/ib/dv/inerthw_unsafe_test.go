@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -154,7 +155,7 @@ type bench struct {
 	cq  *verbs.CQ
 	srq *verbs.SRQ
 	qp  *verbs.QP
-	raw mlx5.RawQP
+	raw provider.RawQP
 }
 
 // newBench makes a bench whose QP has the QPN of the golden vectors.
@@ -166,7 +167,7 @@ func newBench(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits
 func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap, cfg mlx5.Config) *bench {
 	b := &bench{hw: &inertHW{qps: map[uint32]prm.QPParams{}, cqs: map[uint32]prm.CQParams{}, srqs: map[uint32]prm.SRQParams{}}}
 	b.hw.next = firstNumber - 3
-	dev := verbs.NewDevice("still0", func() (verbs.Provider, error) { return mlx5.NewProvider(b.hw, cfg) })
+	dev := verbs.NewDevice("still0", func() (verbs.Provider, error) { return provider.New(b.hw, cfg) })
 	ctx, err := dev.Open()
 	require.NoError(t, err)
 	b.pd, err = ctx.AllocPD()
@@ -188,7 +189,7 @@ func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limi
 	require.NoError(t, err)
 	b.qp, err = b.pd.CreateQP(b.attr(typ, limits))
 	require.NoError(t, err)
-	b.raw, err = mlx5.RawQPOf(b.qp)
+	b.raw, err = provider.RawQPOf(b.qp)
 	require.NoError(t, err)
 	b.toRTS(t)
 	cleanup(func() {
@@ -237,7 +238,7 @@ func (b *bench) toRTS(t require.TestingT) {
 }
 
 // bytesOf returns the memory of a ring.
-func bytesOf(r mlx5.RawRing) []byte {
+func bytesOf(r provider.RawRing) []byte {
 	return unsafe.Slice((*byte)(r.Buf), r.Count*r.Stride)
 }
 

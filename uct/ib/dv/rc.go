@@ -3,6 +3,7 @@ package dv
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
@@ -11,7 +12,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -132,7 +132,7 @@ func (it *rcIface) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, buffe
 // MakeEP implements rccore.Driver.
 func (it *rcIface) MakeEP(l rccore.Link) (uct.EP, *rccore.EP, rccore.SendQueue, error) {
 	qp := l.(*rccore.QPLink).QP
-	raw, err := mlx5.RawQPOf(qp)
+	raw, err := provider.RawQPOf(qp)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -169,7 +169,7 @@ func rcEPOf(outer uct.EP) *rcEP {
 // registerFor returns the register of a QP. The iface uses the register of its first QP. QPs
 // outside a thread domain may have different registers; the posts of those with another one are not
 // batched.
-func (it *rcIface) registerFor(u mlx5.RawUAR) *register {
+func (it *rcIface) registerFor(u provider.RawUAR) *register {
 	if it.reg == nil {
 		it.reg = newRegister(u)
 		if it.postlist > 1 {

@@ -3,15 +3,15 @@ package dv
 import (
 	"math/bits"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // openList uses the memory of an SRQ and returns its user index. fixed means that its receives are
 // those of a buffer.RecvQueue, each with constant memory and ID.
 func openList(q *prm.RecvList, srq *verbs.SRQ, fixed bool) (index uint32, err error) {
-	raw, err := mlx5.RawSRQOf(srq)
+	raw, err := provider.RawSRQOf(srq)
 	if err != nil {
 		return 0, err
 	}
@@ -25,7 +25,7 @@ func openList(q *prm.RecvList, srq *verbs.SRQ, fixed bool) (index uint32, err er
 }
 
 // openRing uses the memory of a receive queue.
-func openRing(q *prm.RecvRing, raw mlx5.RawQP) error {
+func openRing(q *prm.RecvRing, raw provider.RawQP) error {
 	view, err := entries(raw.RQ)
 	if err != nil {
 		return err
@@ -34,6 +34,6 @@ func openRing(q *prm.RecvRing, raw mlx5.RawQP) error {
 	return nil
 }
 
-func entries(r mlx5.RawRing) (prm.RQView, error) {
+func entries(r provider.RawRing) (prm.RQView, error) {
 	return prm.NewRQView(r.Buf, r.Count, uint8(bits.TrailingZeros32(r.Stride)))
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/mmio"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -22,7 +22,7 @@ type register struct {
 	hardware bool           // the device is hardware, which needs fences
 	doorbell prm.Doorbell   // nil on hardware
 	// If not nil, queues of other ifaces use the register too, and shared selects the next buffer.
-	shared *mlx5.SharedRegister
+	shared *provider.SharedRegister
 	// direct means BlueFlame of a software device, whose page is ordinary memory, without batching.
 	direct bool
 	// batching means that posts are batched: ring rings for them, or a queue with limit WQEs is
@@ -105,14 +105,14 @@ func (r *register) removeQueue(q *sendQueue) {
 	r.batched = slices.DeleteFunc(r.batched, func(h *sendQueue) bool { return h == q })
 }
 
-func newRegister(u mlx5.RawUAR) *register {
+func newRegister(u provider.RawUAR) *register {
 	direct := u.Doorbell != nil && u.BFLen != 0 && u.Shared == nil
 	return &register{page: u.Page, off: u.Off, step: u.Step, bfLen: u.BFLen, doorbell: u.Doorbell, shared: u.Shared,
 		hardware: u.Doorbell == nil, direct: direct, defaultDirect: direct, limit: math.MaxInt}
 }
 
 // matches reports whether u is this register.
-func (r *register) matches(u mlx5.RawUAR) bool {
+func (r *register) matches(u provider.RawUAR) bool {
 	return r.page == u.Page && r.off&^r.step == u.Off&^u.Step
 }
 

@@ -3,6 +3,7 @@ package dv
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -74,7 +75,7 @@ func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
 	if wr.AH == nil {
 		return nil
 	}
-	av, err := mlx5.RawAV(wr.AH)
+	av, err := provider.RawAV(wr.AH)
 	if err != nil {
 		return nil
 	}

@@ -3,8 +3,8 @@ package dv
 import (
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -29,13 +29,13 @@ type sendQueue struct {
 	lastWord uint64
 
 	qpn      uint32
-	guard    *mlx5.Guard // of the thread domain
+	guard    *provider.Guard // of the thread domain
 	datagram bool
 	idMem    []uint64
 }
 
 // open uses the send queue of a QP.
-func (q *sendQueue) open(qp *verbs.QP, raw mlx5.RawQP, reg *register) error {
+func (q *sendQueue) open(qp *verbs.QP, raw provider.RawQP, reg *register) error {
 	view, err := prm.NewSQView(raw.SQ.Buf, raw.SQ.Count, raw.QPN, qp.Type())
 	if err != nil {
 		return err

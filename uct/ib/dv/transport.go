@@ -1,6 +1,7 @@
 package dv
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
@@ -8,7 +9,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
 // Names of the transports in uct.Resource.
@@ -85,7 +85,7 @@ func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Ifac
 
 // Supports implements ib.DeviceFilter.
 func (t transport) Supports(dev *verbs.Context) error {
-	if err := mlx5.RawSupported(dev); err != nil || t.needs == nil {
+	if err := provider.RawSupported(dev); err != nil || t.needs == nil {
 		return err
 	}
 	return t.needs(dev)

@@ -3,6 +3,7 @@ package dv
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -11,7 +12,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -71,7 +71,7 @@ func (it *udIface) Progress() int {
 
 // attach is a udcore.Driver.
 func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, buffer.RecvPoster, udcore.CompQueue, error) {
-	raw, err := mlx5.RawQPOf(qp)
+	raw, err := provider.RawQPOf(qp)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -1,11 +1,11 @@
 package dv
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -82,7 +82,7 @@ func (q *xrcRecv) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 
 // OpenSend implements xrccore.Poster.
 func (it *rcIface) OpenSend(qp *verbs.QP) (rccore.SendQueue, error) {
-	raw, err := mlx5.RawQPOf(qp)
+	raw, err := provider.RawQPOf(qp)
 	if err != nil {
 		return nil, err
 	}

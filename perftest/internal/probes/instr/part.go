@@ -40,6 +40,7 @@ var parts = []struct {
 }{
 	{"uct/ib/verbs/softhca", Device},
 	{"uct/ib/verbs", Verbs},
+	{"internal/mlx5", Verbs},
 	{"uct", UCT},
 	{"wireup", UCP},
 	{"ucp", UCP},

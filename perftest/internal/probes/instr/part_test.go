@@ -34,6 +34,7 @@ func TestPartOf(t *testing.T) {
 		"github.com/gucx/gucx/uct/ib/ud":                      UCT,
 		"github.com/gucx/gucx/uct/ib/verbs":                   Verbs,
 		"github.com/gucx/gucx/uct/ib/verbs/mlx5":              Verbs,
+		"github.com/gucx/gucx/internal/mlx5/provider":         Verbs,
 		"github.com/gucx/gucx/uct/ib/verbs/softhca":           Device,
 		"github.com/gucx/gucx/uct/ib/verbs/softhca/part":      Device,
 		"github.com/gucx/gucx/perftest/internal/probes/instr": harness,

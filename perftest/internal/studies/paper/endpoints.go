@@ -276,7 +276,7 @@ func epApplications() []Figure {
 			Missing: "A drawing; uct/ib/verbs/mlx5/prm has the layout."},
 		{ID: "16", Title: "Assignment of queue pairs to micro-UARs", How: Structure,
 			Lesson:  "Queue pairs go to the low-latency micro-UARs first, then round robin to the others; thread domains in pairs to pages of their own.",
-			Missing: "An example with 7 queue pairs and 3 thread domains; the same example is a test of uct/ib/verbs/mlx5 (uuar_test.go), as is the limit of 512 dynamic UAR pages of a context, and no command prints them."},
+			Missing: "An example with 7 queue pairs and 3 thread domains; the same example is a test of internal/mlx5/provider (uuar_test.go), as is the limit of 512 dynamic UAR pages of a context, and no command prints them."},
 		{ID: "17", Title: "How a message is sent", How: Structure, Lesson: "Doorbell, DMA read of the work request, DMA read of the payload, DMA write of the completion.",
 			Missing: "A drawing; figure 6b counts the reads, `perftest msgrate` doorbells, BlueFlame copies and completions."},
 	}

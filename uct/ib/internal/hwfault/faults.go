@@ -16,6 +16,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -130,10 +131,10 @@ func (f *Faults) Device(dev *verbs.Device, cfg mlx5.Config) *verbs.Device {
 		if err != nil {
 			return nil, err
 		}
-		inner := mlx5.HardwareOf(ctx).(software)
+		inner := provider.HardwareOf(ctx).(software)
 		hw := &hardware{software: inner, f: f, close: ctx.Close}
 		f.count(kindDevice, 1, nil)
-		p, err := mlx5.NewProvider(hw, cfg)
+		p, err := provider.New(hw, cfg)
 		if err != nil {
 			return nil, errors.Join(err, hw.Close())
 		}

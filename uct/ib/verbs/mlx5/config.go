@@ -68,7 +68,7 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.TotalUUARs < 1 || c.TotalUUARs > maxUUARs {
 		return c, fmt.Errorf("total uUARs %d: want a number in [1, %d]: %w", c.TotalUUARs, maxUUARs, ucs.ErrInvalidParam)
 	}
-	c.TotalUUARs = align(c.TotalUUARs, prm.UUARsPerPage)
+	c.TotalUUARs += c.TotalUUARs % prm.UUARsPerPage
 	if c.LowLatUUARs < NoLowLatUUARs {
 		return c, fmt.Errorf("low-latency uUARs %d: negative: %w", c.LowLatUUARs, ucs.ErrInvalidParam)
 	}

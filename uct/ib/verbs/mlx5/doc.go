@@ -1,5 +1,3 @@
-// Package mlx5 is a verbs provider that drives the queues of mlx5 hardware, or of
-// software that behaves like it: a prm.Hardware. The formats are those of package prm;
-// here are the locks and doorbell registers, the memory of the queues, and the policies
-// of libmlx5: which QP gets which micro-UAR, and how long a queue is.
+// Package mlx5 has the settings of mlx5 queues, with the names and limits of libmlx5: how many doorbell registers
+// (micro-UARs) a device context has, which QP gets which, and when posts use BlueFlame.
 package mlx5

@@ -3,6 +3,7 @@ package softhca
 import (
 	"os"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
@@ -20,7 +21,7 @@ func NewDevice(cfg Config) (*verbs.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := mlx5.NewProvider(h, cfg.Queues)
+		p, err := provider.New(h, cfg.Queues)
 		if err != nil {
 			_ = h.Close()
 			return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -119,7 +120,7 @@ func newSiege(t testing.TB) *siege {
 	s := &siege{t: t, name: verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}}
 	dev := verbs.NewDevice("siege", func() (verbs.Provider, error) {
 		s.h = openUndriven(t)
-		return mlx5.NewProvider(s.h, mlx5.Config{SingleThreaded: true})
+		return provider.New(s.h, mlx5.Config{SingleThreaded: true})
 	})
 	var err error
 	s.ctx, err = dev.Open()

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -35,7 +35,7 @@ func TestUARPool_NaiveContexts(t *testing.T) {
 	require.NoError(t, err)
 	pool := &uarPool{limit: uint32(cfg.UARPages)}
 	dev := verbs.NewDevice("pages", func() (verbs.Provider, error) {
-		return mlx5.NewProvider(&pagesOnly{pool: pool}, cfg.Queues)
+		return provider.New(&pagesOnly{pool: pool}, cfg.Queues)
 	})
 	var sum verbs.Resources
 	for err == nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -26,7 +26,7 @@ const maxPoll = 16
 // Open initializes c for the queue of cq, which must never have been polled. It returns
 // ErrUnsupported if the queue is not that of mlx5.
 func (c *Comp) Open(cq *verbs.CQ) error {
-	raw, err := mlx5.RawCQOf(cq)
+	raw, err := provider.RawCQOf(cq)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -29,13 +29,13 @@ type Send struct {
 	off, step uint32       // page offset of the next BlueFlame buffer; distance to the other buffer
 	bfLen     uint32       // length of a BlueFlame buffer in bytes; 0 without BlueFlame
 	doorbell  prm.Doorbell // of a software device; nil on hardware
-	shared    *mlx5.SharedRegister
+	shared    *provider.SharedRegister
 }
 
 // Open initializes q for the send queue of qp, to which nothing may have been posted. It returns
 // ErrUnsupported if the queues of qp are not those of mlx5.
 func (q *Send) Open(qp *verbs.QP) error {
-	raw, err := mlx5.RawQPOf(qp)
+	raw, err := provider.RawQPOf(qp)
 	if err != nil {
 		return err
 	}

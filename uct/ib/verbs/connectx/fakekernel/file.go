@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/internal/guard"
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
@@ -57,7 +58,7 @@ func (k *Kernel) openFile() (_ *file, err error) {
 	if err != nil {
 		return nil, unix.EIO
 	}
-	f := &file{k: k, ctx: ctx, hw: mlx5.HardwareOf(ctx).(device), objects: map[uint32]*object{},
+	f := &file{k: k, ctx: ctx, hw: provider.HardwareOf(ctx).(device), objects: map[uint32]*object{},
 		channels: map[uint32]*pipe{}, mapped: map[*byte]prm.UAR{}}
 	f.hw.SetAsyncSink(f)
 	if k.cfg.Silicon {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -34,7 +35,7 @@ func TestCreateAH(t *testing.T) {
 			require.NoError(t, err)
 			ah, err := pd.CreateAH(attr)
 			require.NoError(t, err)
-			raw, err := mlx5.RawAV(ah)
+			raw, err := provider.RawAV(ah)
 			require.NoError(t, err)
 			var got prm.AV
 			got.Load(raw)

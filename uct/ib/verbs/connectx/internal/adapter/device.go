@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -43,7 +44,7 @@ func newDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Dev
 		if h.software != nil {
 			hw = softHardware{hardware: h, Pollable: h.software}
 		}
-		p, err := mlx5.NewProvider(hw, cfg)
+		p, err := provider.New(hw, cfg)
 		if err != nil {
 			_ = h.Close()
 			return nil, err

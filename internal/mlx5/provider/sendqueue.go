@@ -1,0 +1,33 @@
+package provider
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// avOf is the address of a datagram; nil if the work request has none of ours.
+func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
+	if wr.AH == nil {
+		return nil
+	}
+	if ah, ok := wr.AH.Provider().(*addressHandle); ok {
+		return &ah.av
+	}
+	return nil
+}
+
+// av is avOf for a queue of datagrams, nil for another.
+func (q *sendQueue) av(wr *verbs.SendWR) *[prm.AVLen]byte {
+	if !q.datagrams {
+		return nil
+	}
+	return avOf(wr)
+}
+
+// explain says why the encoder refused wr.
+//
+//go:noinline
+func (q *sendQueue) explain(wr *verbs.SendWR) error {
+	return &ucs.OpError{TL: "mlx5", Op: "post send", Err: q.wqes.Refused(wr, avOf(wr))}
+}
