@@ -27,14 +27,14 @@ ucs                   internal
 
 # the InfiniBand stack below the transports
 uct/ib/verbs          ucs internal                                   | uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/internal/hwfault
-uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal
+internal/mlx5/prm uct/ib/verbs ucs internal
 uct/ib/verbs/internal/uverbs uct/ib/verbs ucs internal
 uct/ib/verbs/rxe      uct/ib/verbs/internal/uverbs uct/ib/verbs ucs internal  | uct uct/ib uct/ib/rc uct/ib/ud uct/ucttest
-uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct uct/ib uct/ib/rc uct/ib/ud uct/ib/xrc uct/ib/dv uct/ib/verbs/softhca uct/ib/verbs/connectx/fakekernel uct/ucttest
-uct/ib/verbs/connectx/fakekernel uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider uct/ib/verbs/mlx5/prm uct/ib/verbs/softhca uct/ib/verbs ucs internal
-uct/ib/verbs/mlx5     uct/ib/verbs/mlx5/prm ucs
-internal/mlx5/provider uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
-uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5/prm internal/mlx5/provider uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
+uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs ucs internal | uct uct/ib uct/ib/rc uct/ib/ud uct/ib/xrc uct/ib/dv uct/ib/verbs/softhca uct/ib/verbs/connectx/fakekernel uct/ucttest
+uct/ib/verbs/connectx/fakekernel uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca uct/ib/verbs ucs internal
+uct/ib/verbs/mlx5     internal/mlx5/prm ucs
+internal/mlx5/provider uct/ib/verbs/mlx5 internal/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
+uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing internal/mlx5/prm internal/mlx5/provider uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
 uct/ib/verbs/softhca/timing ucs
 
 # the contract, what helps to keep it, and who tells whether it is kept
@@ -54,11 +54,11 @@ uct/tcp/internal      uct/internal ucs internal
 uct/ib                uct uct/base uct/internal uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
 uct/ib/internal       uct uct/base uct/internal uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
 uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/internal/hwfault internal
-uct/ib/internal/hwfault uct/ib/verbs uct/ib/verbs/mlx5 internal/mlx5/provider uct/ib/verbs/mlx5/prm
+uct/ib/internal/hwfault uct/ib/verbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
 uct/ib/xrc            uct/ib uct/ib/internal | uct uct/ib/verbs uct/ib/verbs/softhca
 uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
-uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 internal/mlx5/provider uct/ib/verbs/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
+uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
 # the one list of transports
 uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/xrc uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/rxe uct/ib/verbs/softhca ucs internal
@@ -96,7 +96,7 @@ gucx                  ucp uct uct/all ucs                            | internal
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest internal/memtp
 perftest/internal/measure                                                           | internal
-perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 internal/mlx5/provider uct/ib/verbs/mlx5/prm uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
+perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers | internal
 perftest/internal/show        perftest/internal/measure
@@ -119,7 +119,7 @@ perftest/internal/studies/kv examples/kv/kvstore gucx ucp perftest/internal/peer
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
 perftest/internal/studies/interop ucp/ucxpeer uct ucs perftest/internal/measure perftest/internal/show internal
 perftest/internal/show/quantity ucs
-perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies perftest/internal/studies/interop ucp uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm uct/ucxtcp ucs internal
+perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies perftest/internal/studies/interop ucp uct uct/ib uct/ib/xrc uct/ib/verbs internal/mlx5/prm uct/ucxtcp ucs internal
 perftest/internal/cli         *
 
 # programs, and a store that perftest measures

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // compQueue is the consumer of a CQ.

@@ -3,8 +3,8 @@ package provider
 import (
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // What an object takes beside its queues: the structs of package verbs and of this

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // kernelChannel delivers the completion events that the kernel queues in a descriptor.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // queueMemory is the ring of one object.

@@ -5,10 +5,10 @@ import (
 	"io"
 	"sync"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // provider implements verbs.Provider with mlx5 queues on a Hardware. Control

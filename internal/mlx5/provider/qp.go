@@ -4,10 +4,10 @@ import (
 	"errors"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // queuePair is a QP: the receive ring, then the send ring in one piece of memory,

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // The raw queues below are what a verbs object consists of in memory, with the

@@ -1,9 +1,9 @@
 package provider
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // avOf is the address of a datagram; nil if the work request has none of ours.

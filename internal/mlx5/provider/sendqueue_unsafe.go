@@ -6,10 +6,10 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // sendQueue is the producer of a send ring. Fields of the poster come first, what

@@ -6,9 +6,9 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/internal/guard"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // sharedRecv is a shared receive queue.

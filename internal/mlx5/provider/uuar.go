@@ -3,10 +3,10 @@ package provider
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // maxDynamicPages is how many UAR pages the thread domains of a context may have

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // twins are two devices with the same object numbers, so that completions have the same bytes on

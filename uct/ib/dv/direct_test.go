@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 

@@ -3,6 +3,7 @@ package dv
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -12,7 +13,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // rcIface is an iface of rc_mlx5: the core with mlx5 queues. It implements rccore.Driver.

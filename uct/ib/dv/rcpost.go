@@ -1,9 +1,9 @@
 package dv
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // MaxInline is the default of TX_MAX_INLINE of rc_mlx5: the maximum length in bytes of a put that

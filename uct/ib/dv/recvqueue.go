@@ -3,9 +3,9 @@ package dv
 import (
 	"math/bits"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // openList uses the memory of an SRQ and returns its user index. fixed means that its receives are

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/mmio"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // register is the doorbell register of a thread domain. All its QPs use the two BlueFlame buffers

@@ -3,6 +3,7 @@ package dv
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
@@ -12,7 +13,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // udOverhead is the overhead that UCX declares for its ud_mlx5.

@@ -1,12 +1,12 @@
 package dv
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/internal/buffer"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // xrcQueue is an XRC initiator or an XRC SRQ. Its completions are in the completion queue of the

@@ -3,9 +3,9 @@ package averbslayer
 import (
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // op repeats one work request, signaled as by the layer verbs.

@@ -1,11 +1,11 @@
 package info
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // resourceThreads are the numbers of threads for which categories are counted: those of the study.

@@ -273,7 +273,7 @@ func epApplications() []Figure {
 			},
 			Plots: []Plot{{Run: epStencil, Title: "Figure 14: stencil", X: "threads", Y: "msg_per_s", Series: "category", Scale: 1e-6, XLabel: "threads of a rank, 16 in all", YLabel: "M msg/s"}}},
 		{ID: "15", Title: "A UAR page", How: Structure, Lesson: "A page has two micro-UARs for data, each with two buffers that are written in turns.",
-			Missing: "A drawing; uct/ib/verbs/mlx5/prm has the layout."},
+			Missing: "A drawing; internal/mlx5/prm has the layout."},
 		{ID: "16", Title: "Assignment of queue pairs to micro-UARs", How: Structure,
 			Lesson:  "Queue pairs go to the low-latency micro-UARs first, then round robin to the others; thread domains in pairs to pages of their own.",
 			Missing: "An example with 7 queue pairs and 3 thread domains; the same example is a test of internal/mlx5/provider (uuar_test.go), as is the limit of 512 dynamic UAR pages of a context, and no command prints them."},

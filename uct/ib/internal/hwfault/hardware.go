@@ -1,8 +1,8 @@
 package hwfault
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Kinds of objects in Faults.Live. An XRC target counts as a QP, once for each

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // UARPolicy is how queue pairs outside thread domains get their micro-UARs.

@@ -4,8 +4,8 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/guard"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"

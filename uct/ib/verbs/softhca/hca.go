@@ -12,11 +12,11 @@ import (
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/guard"
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )

@@ -8,9 +8,9 @@ import (
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )
 

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/spin"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"

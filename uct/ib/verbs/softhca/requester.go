@@ -2,8 +2,8 @@ package softhca
 
 import (
 	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // requester executes the send queue. Indexes count basic blocks.

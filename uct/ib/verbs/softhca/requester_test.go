@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/testenv"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // nop posts a signaled NOP work request, without a doorbell.

@@ -4,8 +4,8 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/guard"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // shortWrites executes the short writes to mapped memory at next, up to producer

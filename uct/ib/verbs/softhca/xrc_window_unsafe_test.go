@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/guard"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/ring"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/table"
 )

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Comp is a completion queue.

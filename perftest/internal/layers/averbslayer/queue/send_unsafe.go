@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Send is the send queue of an RC QP. It does not check for room: the caller must not post more

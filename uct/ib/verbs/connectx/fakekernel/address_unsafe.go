@@ -3,7 +3,7 @@ package fakekernel
 import (
 	"unsafe"
 
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 )
 
 // at converts an address that a process has passed. By the contract of the kernel's ABI the process must not free the

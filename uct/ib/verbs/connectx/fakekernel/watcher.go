@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 )
 
 // watcher polls doorbell records, for a device that the driver does not call.

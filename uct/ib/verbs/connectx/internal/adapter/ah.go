@@ -4,9 +4,9 @@ import (
 	"errors"
 	"math/rand/v2"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // CreateAH implements prm.Hardware. On RoCE the kernel resolves the address of the neighbor, which may block; on

@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mlx5/provider"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // The UDP source port is that of rdma_flow_label_to_udp_sport in the kernel; random without a label.

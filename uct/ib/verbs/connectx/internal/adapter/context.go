@@ -6,10 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // cqeVersion is the version of CQEs that have the user index of their queue.

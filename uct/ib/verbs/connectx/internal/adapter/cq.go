@@ -3,8 +3,8 @@ package adapter
 import (
 	"errors"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // eventChannel implements prm.EventChannel.

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // hardware implements prm.Hardware by calls of the kernel. Any goroutine may call its methods. The kernel names

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // queuePair is a QP, or an XRC target that the context has opened, once or more.

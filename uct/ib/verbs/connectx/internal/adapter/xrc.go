@@ -1,9 +1,9 @@
 package adapter
 
 import (
+	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // OpenXRCD implements prm.XRCHardware. The number of a domain is the kernel's handle.

@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/internal/mlx5/prm"
 )
 
 // The bytes of an inline RDMA write of 5 bytes: control segment, remote address, inline header and
