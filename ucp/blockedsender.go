@@ -24,6 +24,7 @@ type blockedSender struct {
 
 	cursor uint64 // number of a receive, in Worker.tag.table
 	end    uint64 // number of a message, in the peer's queue
+	listed uint64 // number of the last message that was listed; used only if there is a tagMatcher
 
 	query       wire.Query            // the latest query; Kind is QueryNone after its reply
 	probe       uint64                // number of the newest probe that was compared with all messages up to end
@@ -33,7 +34,7 @@ type blockedSender struct {
 	reservedFor uint64                // number of that probe
 	rounds      int                   // rounds of Progress since it was offered
 	seq         uint64                // number of recv
-	listed      bool                  // recv is not behind cursor, and message query.Limit was listed
+	fromList    bool                  // recv is not behind cursor, and message query.Limit was listed
 	returned    bool                  // the next query returns the offered message, which matches nothing
 	unsettled   bool                  // the peer does not know yet whether the offered message has matched
 	unsent      bool                  // query has not been sent
@@ -71,6 +72,11 @@ func (b *blockedSender) unblock() {
 	w.tag.slowTagRecv = len(w.tag.blocked) > 0 || w.closed || w.tag.matcher != nil
 }
 
+// othersBlocked reports whether a peer other than that of m is blocked.
+func (w *Worker) othersBlocked(m *messages) bool {
+	return slices.ContainsFunc(w.tag.blocked, func(b *blockedSender) bool { return b.m != m })
+}
+
 // queryAll queries all blocked peers for a posted receive or probe that matches no message here.
 func (w *Worker) queryAll() {
 	for i := len(w.tag.blocked) - 1; i >= 0; i-- {
@@ -81,7 +87,7 @@ func (w *Worker) queryAll() {
 // compare sends the next query, unless one is in flight.
 func (b *blockedSender) compare() {
 	w := b.m.e.w
-	if !b.blocked || b.reserved != nil || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
+	if !b.blocked || b.reserved != nil || w.tag.matcher != nil && w.tag.matcher.paused() || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
 		return
 	}
 	if r := w.tag.table.After(b.cursor); r != nil {
@@ -89,7 +95,7 @@ func (b *blockedSender) compare() {
 		if w.tag.table.First() == r { // no earlier receive can take a message
 			limit = math.MaxUint64
 		}
-		b.listed = false
+		b.fromList = false
 		b.match(r, limit)
 		return
 	}
@@ -98,8 +104,12 @@ func (b *blockedSender) compare() {
 		b.startQuery(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 		return
 	}
-	if b.query.Kind == wire.QueryNone && (w.tag.table.Expects() || w.nextProbe(0) != nil) {
-		b.startQuery(wire.Query{Kind: wire.QueryList, Limit: b.end})
+	limit, competes := b.end, w.tag.matcher != nil && w.tag.matcher.competes(b.m)
+	if competes {
+		limit = min(limit, b.listed)
+	}
+	if b.query.Kind == wire.QueryNone && (competes || w.tag.table.Expects() || w.nextProbe(0) != nil) {
+		b.startQuery(wire.Query{Kind: wire.QueryList, Limit: limit})
 	}
 }
 
@@ -175,7 +185,7 @@ func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 	if ok {
 		e = w.connected(c.EP)
 	}
-	if e == nil || w.tag.matcher == nil && !e.messaging().replied(&c, pairs) {
+	if e == nil || !e.messaging().replied(&c, pairs) {
 		w.stats.badMessages.Inc()
 	}
 	return false
@@ -231,9 +241,9 @@ func (b *blockedSender) advance(last uint64, compared bool) {
 	b.query.Kind = wire.QueryNone
 	limit := b.query.Limit
 	switch {
-	case b.listed && !compared:
+	case b.fromList && !compared:
 		return // the message may fit another receive
-	case b.listed:
+	case b.fromList:
 		b.end = limit
 	case limit == math.MaxUint64:
 		b.end = last
@@ -248,11 +258,15 @@ func (b *blockedSender) compareList(pairs []byte) bool {
 	for len(pairs) > 0 && b.blocked {
 		var p wire.Pair
 		p, pairs = wire.UnpackPair(pairs)
+		if w.tag.matcher != nil && p.First > b.listed {
+			b.listed = p.First
+			w.tag.matcher.listed(b.m, p.Second)
+		}
 		if p.First <= b.end {
 			continue
 		}
 		if r := w.tag.table.Find(p.Second); r != nil && r.Seq() <= b.cursor {
-			b.listed = true
+			b.fromList = true
 			b.match(r, p.First)
 			return true
 		}

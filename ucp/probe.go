@@ -13,7 +13,9 @@ import (
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	var found *match.Msg[*TagMessage]
 	if x := w.tag.matcher; x != nil {
-		found = x.probe(tag, mask)
+		if found = x.probe(tag, mask); found == nil && x.paused() {
+			return nil, TagInfo{}, false
+		}
 	} else {
 		found = w.tag.table.Peek(tag, mask)
 	}

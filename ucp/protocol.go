@@ -71,7 +71,7 @@ type protocol struct {
 	unbind func(*EP)
 	// ready is called when fewer operations of the EP wait: later messages may be posted in one call again.
 	ready func(*EP)
-	// unsent is called when a message was canceled before any part of it was sent.
+	// unsent is called when a message was canceled before any part of it was sent, or was sent out of turn.
 	unsent func(*Request)
 	// delays reports whether an EP without operations must wait for the peer before it disconnects.
 	delays func(*EP) bool

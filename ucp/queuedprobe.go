@@ -68,7 +68,7 @@ func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
 		b.compare()
 		return u
 	case b.reserved == nil && (b.query.Kind == wire.QueryNone || b.query.Kind == wire.QueryList) && w.tag.table.After(b.cursor) == nil:
-		b.recv, b.listed, b.probing = nil, false, p.number
+		b.recv, b.fromList, b.probing = nil, false, p.number
 		b.startQuery(wire.Query{Kind: wire.QueryMatch, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 	}
 	return nil

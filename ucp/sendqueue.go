@@ -45,7 +45,7 @@ type queuedTag struct {
 // the sender reports once for each amount of credit that it is blocked.
 func (m *messages) block(r *Request) {
 	w := m.e.w
-	if w.tag.matcher != nil || r.msg.ch.eagerID != wire.AMTag {
+	if r.msg.ch.eagerID != wire.AMTag {
 		return
 	}
 	q := m.tag.queue
@@ -209,7 +209,7 @@ func (q *sendQueue) bound() uint64 {
 		case queued && hidden:
 			return r.msg.queued.number
 		case !queued:
-			hidden = hidden || r.stage.inOrder || r.stage.fence
+			hidden = hidden || r.stage.inOrder && !r.stage.hidesNone || r.stage.fence
 		}
 	}
 	return math.MaxUint64
@@ -371,6 +371,7 @@ func (q *sendQueue) matched() {
 	r.comp.Count--
 	r.msg.recalls = false // the receive matched before the cancel
 	e.dequeueWaiting(r)
+	r.unsent()
 	r.awaitPeer()
 	r.posted()
 	e.replayQueued()
@@ -401,6 +402,7 @@ func (q *sendQueue) returned() {
 	r.stage = &r.msg.ch.send
 	if r.msg.recalls || r.flags&reqGivenUp != 0 {
 		e.dequeueWaiting(r)
+		r.unsent()
 		r.complete(ucs.StatusCanceled)
 	}
 	e.replayQueued()

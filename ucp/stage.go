@@ -35,9 +35,6 @@ type stage struct {
 	completed func(*Request)
 	// tryCancel stops a canceled request. It reports whether the request can complete now. nil: it cannot.
 	tryCancel func(*Request) bool
-	// unsent is called when the tagged message with this number, which was queued earlier, was canceled. May be
-	// nil.
-	unsent func(r *Request, number uint64)
 
 	// admit reports whether the operation may be posted now; otherwise it waits until the
 	// EP replays waiting operations. nil: always. It runs after choose.
@@ -65,6 +62,7 @@ type stage struct {
 	shares bool // when the lane has no resources, it moves behind the other requests in the queue of the lane
 
 	inOrder   bool // a message: it must not overtake earlier ones
+	hidesNone bool // a later tagged message that is sent out of turn may overtake it
 	announces bool // sends an RTS; the data remains here
 	fetches   bool // a receive of a rendezvous message
 	filled    bool // the peer writes to the buffer, and sends a message when it is complete

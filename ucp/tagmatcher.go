@@ -22,6 +22,12 @@ type tagMatcher interface {
 	cancelAll()
 	// withArrivalOrder returns a handler of tagged messages that counts them and calls h.
 	withArrivalOrder(h uct.AMHandler) uct.AMHandler
+	// paused reports whether receives are neither in the table of the worker nor in the transport.
+	paused() bool
+	// competes reports whether the transport matches messages of peers other than that of m. listed is called when the peer of m
+	// has queued a message with a tag, because it lacks credit.
+	competes(m *messages) bool
+	listed(m *messages, tag uint64)
 	// refuse is called when the peer of m may no longer send tagged messages.
 	refuse(m *messages)
 }

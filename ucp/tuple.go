@@ -120,6 +120,9 @@ func (x *tuples) receive(v *tagRecv, tag, mask uint64) (*Request, error) {
 	x.order++
 	v.order = x.order
 	x.in.Admit(&v.node)
+	if len(x.w.tag.blocked) > 0 && !v.req.Done() {
+		x.w.receivePosted(tag, mask)
+	}
 	if v.req.Done() { // the caller sees the result; the next user of the request must not see this record
 		v.req.onDone = nil
 	}
@@ -128,6 +131,22 @@ func (x *tuples) receive(v *tagRecv, tag, mask uint64) (*Request, error) {
 
 // probe implements tagMatcher.
 func (x *tuples) probe(tag, mask uint64) *match.Msg[*TagMessage] { return x.in.Probe(tag, mask) }
+
+// paused implements tagMatcher.
+func (x *tuples) paused() bool { return x.in.Paused() }
+
+// competes implements tagMatcher.
+func (x *tuples) competes(m *messages) bool { return m.tuple != nil && m.tuple.in.Competes() }
+
+// listed implements tagMatcher.
+func (x *tuples) listed(m *messages, tag uint64) {
+	if x.w.maySend(m, tag) {
+		m.tuple.in.BeforeArrival(tag)
+	}
+}
+
+// Resumed implements tuple.Worker.
+func (x *tuples) Resumed() { x.w.queryAll() }
 
 // refuse implements tagMatcher.
 func (x *tuples) refuse(m *messages) { m.endQueues() }

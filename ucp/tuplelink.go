@@ -62,33 +62,25 @@ func (m *messages) endQueues() {
 	}
 }
 
-// uncount is called when a message outside of queues was canceled before it was sent. The places of later messages
-// decrease by one.
+// uncount is called when a message outside of queues does not arrive in its turn: it was canceled before it was sent, or was
+// sent out of turn. The receiver does not count it.
 func (r *Request) uncount() {
-	if r.msg == nil || r.msg.number == 0 {
-		return
-	}
-	l, number := r.ep.msgs.tuple, r.msg.number
-	l.out.Uncount(number)
-	for r := l.m.e.ops.first; r != nil; r = r.next {
-		if r.msg != nil && r.msg.number > number {
-			r.msg.number--
-		}
-		if r.stage.unsent != nil {
-			r.stage.unsent(r, number)
-		}
+	if r.msg != nil && r.msg.number != 0 {
+		r.ep.msgs.tuple.out.Uncount(r.msg.number)
+		r.msg.number = 0
 	}
 }
 
 // tupleStage sends a control message about a queue, in order with the messages.
 var tupleStage = stage{
-	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, completed: (*Request).answered, post: (*Request).sendTuple,
+	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, hidesNone: true,
+	completed: (*Request).answered, post: (*Request).sendTuple,
 }
 
 // tupleNextStage sends the place of a message of a queue. It is not a reply and does not count as one: there are as
 // many as messages of the user.
 var tupleNextStage = stage{
-	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, post: (*Request).sendTuple, unsent: (*Request).moveUp,
+	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, hidesNone: true, post: (*Request).sendTuple,
 }
 
 // tupleRecord is the record of a request that sends a control message about a queue.
@@ -119,20 +111,23 @@ func (l *tupleLink) SendControl(tag uint64, kind wire.TupleKind, number uint32, 
 	}
 }
 
-// moveUp adjusts the place in a request after the message with this number outside of queues was canceled before it
-// was sent.
-func (r *Request) moveUp(number uint64) {
-	t := recordOf[tupleRecord](r)
-	t.value = uint64(tuple.Place(t.value).Without(number))
-}
-
 func (r *Request) sendTuple() error {
 	w, l, t := r.worker, r.ep.link, recordOf[tupleRecord](r)
 	c := wire.Tuple{EP: l.conn.MessageEP(), Tag: t.tag, Value: t.value, Kind: t.kind, Number: t.number}
+	out := &r.ep.msgs.tuple.out
+	if t.kind == wire.TupleNext {
+		c.Value = out.PlaceToSend(t.value)
+	}
 	w.msg.b = c.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMTuple, &w.msg)
+	if err == nil && t.kind == wire.TupleNext {
+		out.NextSent()
+	}
 	return err
 }
+
+// MessagesWait implements tuple.Target.
+func (l *tupleLink) MessagesWait() bool { return l.m.blocks(nil) }
 
 // Queues implements tuple.Target.
 func (l *tupleLink) Queues() (q uct.QueueSender, ready bool) {
@@ -148,7 +143,7 @@ func (l *tupleLink) Queues() (q uct.QueueSender, ready bool) {
 func (l *tupleLink) QueueAttr() *uct.QueueAttr {
 	e := l.m.e
 	x := e.lane(wireup.AM)
-	if e.state != epOpen || x == nil || !x.Iface.attr.Caps.Has(uct.CapQueue) || l.queues > 0 && x.Iface != l.iface {
+	if e.state != epOpen || x == nil || !x.Iface.attr.Caps.Has(uct.CapQueue) || l.queues > 0 && x.Iface != l.iface || e.w.othersBlocked(l.m) {
 		return nil
 	}
 	return &x.Iface.attr.Queue

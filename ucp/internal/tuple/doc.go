@@ -14,7 +14,7 @@
 //	          <---------------------- CLOSED    closed, with the number of received messages
 //	usual     NEXT, message, ... RESENT ----->  receives find messages again
 //
-// The sender can close a queue too: it sends STOPPED first.
+// The sender can close a queue too: it sends STOPPED first. It sends SWITCH only when no message waits for credit.
 //
 // A [Receiver] uses the table of package match, which matches receives and messages
 // that use no queue. Receives posted to a queue are not in that table, so a queue and a

@@ -80,7 +80,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, settings(rt), 1)
 		p := w.peers[0]
-		p.prompt, p.unsure = rapid.Bool().Draw(rt, "prompt"), rapid.Bool().Draw(rt, "unsure")
+		p.prompt, p.unsure, p.short = rapid.Bool().Draw(rt, "prompt"), rapid.Bool().Draw(rt, "unsure"), rapid.Bool().Draw(rt, "short")
 		tag := rapid.Uint64Range(0, 3)
 		steps := w.steps()
 		step := func(rt *rapid.T) {

@@ -11,7 +11,7 @@ import (
 
 // Out is the sender's state for the messages of one tag to a peer.
 //
-//	usual -- enough messages --> requested -- OPENED --> open -- close --> closing -- CLOSED --> usual
+//	usual -- enough messages --> requested -- OPENED --> offered -- no message waits --> open -- close --> closing -- CLOSED --> usual
 type Out struct {
 	s   *Sender
 	tag uint64
@@ -41,6 +41,7 @@ type outState uint8
 const (
 	outUsual     outState = iota // messages go the usual way
 	outRequested                 // the sender has requested a queue
+	outOffered                   // the receiver has opened a queue, but messages wait that went the usual way
 	outOpen                      // messages go through the queue
 	outClosing                   // messages wait until it is known which ones have arrived
 )
@@ -73,10 +74,20 @@ func (t *Out) opened(c *wire.Tuple) {
 		t.backOff()
 		return
 	}
-	t.state, t.number, t.max = outOpen, c.Number, int(min(c.Value, uint64(math.MaxInt)))
+	t.state, t.number, t.max = outOffered, c.Number, int(min(c.Value, uint64(math.MaxInt)))
 	t.sent, t.acked = 0, 0
 	t.used = t.s.tick()
-	t.s.to.SendControl(t.tag, wire.TupleSwitch, c.Number, 0)
+	t.switchOver()
+}
+
+// switchOver makes later messages use the queue, unless earlier messages wait: SWITCH would wait behind them, possibly until the
+// receiver has received messages of other tags, and the receiver posts nothing to the queue before.
+func (t *Out) switchOver() {
+	if t.s.to.MessagesWait() {
+		return
+	}
+	t.state = outOpen
+	t.s.to.SendControl(t.tag, wire.TupleSwitch, t.number, 0)
 }
 
 // backOff returns to the usual way. The next request for a queue follows after twice as many messages.
@@ -171,7 +182,7 @@ func (t *Out) pop() *Send {
 
 // close starts closing the queue and counts the reason in why. It recalls the messages that were not received.
 func (t *Out) close(why *stats.Counter) {
-	if t.state != outOpen || t.s.dead != ucs.StatusOK {
+	if t.state != outOpen && t.state != outOffered || t.s.dead != ucs.StatusOK {
 		return
 	}
 	if why != nil {
@@ -212,6 +223,7 @@ func (t *Out) closed(got uint64) {
 		if m.owner.GivenUp() {
 			m.end(ucs.StatusCanceled)
 		} else {
+			t.s.next++
 			t.s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
 			m.again()
 		}

@@ -115,6 +115,9 @@ func (x *Receiver[R, M]) resume() {
 	for _, n := range held {
 		x.Admit(n)
 	}
+	if !x.paused {
+		x.w.Resumed()
+	}
 }
 
 // Probe returns the message that a receive would match; nil if that is not certain yet. Messages

@@ -21,12 +21,3 @@ func (p Place) after(q Place) bool {
 	}
 	return int32((p.through()-q.through())<<(32-throughBits)) > 0
 }
-
-// Without returns the place of a message through a queue after the number-th message of the usual
-// way was canceled before it was sent: later messages move up by one.
-func (p Place) Without(number uint64) Place {
-	if p.usual() >= number {
-		p -= 1 << throughBits
-	}
-	return p
-}

@@ -32,6 +32,9 @@ type Worker[R, M any] interface {
 	// connection.
 	Requeue(u M)
 
+	// Resumed is called when the pause has ended and all receives are in the table or a queue again.
+	Resumed()
+
 	// Raise makes the next Progress call Receiver.Work. WakeIn makes the worker call Receiver.RetryStops
 	// after a duration.
 	Raise()

@@ -12,6 +12,8 @@ type Target interface {
 	// Queues returns the interface to the peer's queues of the transport that messages use now;
 	// nil if it has none. Its values can be compared. It returns false if no queue can be requested now.
 	Queues() (q uct.QueueSender, ready bool)
+	// MessagesWait reports whether messages that went the usual way wait, so that a control message would wait too.
+	MessagesWait() bool
 }
 
 // Sender decides for each tagged message of a connection whether it goes the usual way or
@@ -23,7 +25,9 @@ type Sender struct {
 
 	out     table[*Out]
 	open    int        // number of tags whose queue is open or requested
-	usual   uint64     // tagged messages that went the usual way
+	usual   uint64     // tagged messages that went the usual way; each has a number
+	skipped skipped    // numbers of messages that the receiver does not count
+	next    int        // NEXT messages that were not sent yet
 	roomAt  uint64     // value of usual at which makeRoom tries again to evict a tuple
 	through uint32     // number of the latest message through a queue; never 0
 	clock   uint64     // counts uses of tuples, for eviction
@@ -58,8 +62,11 @@ func (s *Sender) WentUsual(t *Out, tag uint64) {
 		t.recall.Func = func(*uct.Completion) { t.recalled() }
 		s.out.add(tag, t)
 	}
-	if t.count++; t.state == outUsual && t.count >= t.requestAt {
+	switch t.count++; {
+	case t.state == outUsual && t.count >= t.requestAt:
 		t.open()
+	case t.state == outOffered:
+		t.switchOver()
 	}
 }
 
@@ -75,17 +82,38 @@ func (s *Sender) forget() {
 	})
 }
 
-// Uncount is called when the number-th message of the usual way was canceled before it was sent: later
-// messages move up by one.
+// Uncount is called when the number-th message of the usual way does not arrive in its turn: it was canceled before it was
+// sent, or was sent out of turn. The receiver does not count it.
 func (s *Sender) Uncount(number uint64) {
-	s.usual--
+	if s.skipped.full() {
+		s.skipped.forget(s.firstPlace())
+	}
+	s.skipped.add(number)
+}
+
+// firstPlace returns a number of the usual way that precedes all messages of queues that may be sent again.
+func (s *Sender) firstPlace() uint64 {
+	if s.next > 0 {
+		return 0
+	}
+	first := s.usual
 	s.out.all(func(_ uint64, t *Out) bool {
-		for m := t.first; m != nil; m = m.next {
-			m.place = m.place.Without(number)
+		if t.first != nil {
+			first = min(first, t.first.place.usual())
 		}
 		return true
 	})
+	return first
 }
+
+// PlaceToSend returns the place for a NEXT that is sent now: SendControl got p as its value.
+func (s *Sender) PlaceToSend(p uint64) uint64 {
+	at := Place(p)
+	return uint64(newPlace(at.usual()-s.skipped.upTo(at.usual()), at.through()))
+}
+
+// NextSent is called when a NEXT was sent.
+func (s *Sender) NextSent() { s.next-- }
 
 // makeRoom evicts a tuple for a tag that requests a queue. Such a tag calls it with each message, so
 // on average it compares the tags no more often than each of them has a message.
@@ -138,7 +166,7 @@ func (s *Sender) Take(c *wire.Tuple) bool {
 		return false
 	case c.Kind == wire.TupleOpened && t.state == outRequested:
 		t.opened(c)
-	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOpen:
+	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOffered:
 		t.close(nil)
 	case c.Kind == wire.TupleClosed && t.number == c.Number && t.reported && c.Value >= t.acked && c.Value <= t.sent:
 		t.closed(c.Value)
@@ -183,7 +211,7 @@ func (s *Sender) End(st ucs.Status) {
 func (s *Sender) Waiting() (n int, steady bool) {
 	steady = true
 	s.out.all(func(_ uint64, t *Out) bool {
-		steady = steady && (t.state == outUsual || t.state == outOpen)
+		steady = steady && t.state != outRequested && t.state != outClosing
 		for m := t.first; m != nil; m = m.next {
 			n++
 		}

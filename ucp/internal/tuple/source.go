@@ -92,13 +92,16 @@ func (s *Source[R, M]) newQueue(tag uint64) (t *in[R, M], most int) {
 	return t, min(x.cfg.MaxMessage, a.MaxMessage)
 }
 
-// BeforeArrival is called before a message of the tag that arrived the usual way is handled. It closes the
-// queue that another sender has for the tag.
+// BeforeArrival is called before a message of the tag that arrived the usual way is handled, or when the sender has reported
+// such a message that it cannot send yet. It closes the queue that another sender has for the tag.
 func (s *Source[R, M]) BeforeArrival(tag uint64) {
 	if t := s.x.in.find(tag); t != nil && t.from != s && t.state == inOpen {
 		t.stop(&s.x.stats.others)
 	}
 }
+
+// Competes reports whether other senders have queues, which BeforeArrival may close.
+func (s *Source[R, M]) Competes() bool { return s.x.in.n > len(s.in) }
 
 // AfterArrival is called after a message that arrived the usual way was handled. n is its node if it
 // is unexpected, else nil. An unexpected message gets its place among those of its sender.

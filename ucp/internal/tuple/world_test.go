@@ -73,6 +73,7 @@ type peer struct {
 	kept   []*msg
 	dead   bool
 	full   bool // the transport opens no queue
+	short  bool // messages of the usual way may wait for credit
 }
 
 // event is a message of the usual way, or a control message.
@@ -116,6 +117,7 @@ func (w *world) Holds(v *recv)                      { v.at = isHeld }
 func (w *world) Source(u *msg) *Source[*recv, *msg] { return &u.from.Source }
 func (w *world) Place(u *msg) *Place                { return &u.place }
 func (w *world) Raise()                             {}
+func (w *world) Resumed()                           {}
 func (w *world) WakeIn(time.Duration)               { w.asked = true }
 func (w *world) Deliver(u *msg, v *recv)            { u.from.unkeep(u); w.end(v, u.data) }
 func (w *world) Requeue(u *msg)                     { w.tags.Remove(&u.node); u.from.unkeep(u); u.from.keep(u) }
@@ -242,6 +244,8 @@ func (o *target) SendControl(tag uint64, kind wire.TupleKind, number uint32, val
 
 func (o *target) Queues() (uct.QueueSender, bool) { return o.carrier, true }
 
+func (o *target) MessagesWait() bool { return o.short && len(o.outbox) > 0 }
+
 // send sends a message of n bytes.
 func (p *peer) send(tag uint64, n int) *send {
 	p.w.sent++
@@ -278,29 +282,15 @@ func (s *send) cancel() {
 		if e.send == s {
 			p.outbox = append(p.outbox[:i:i], p.outbox[i+1:]...)
 			s.End(ucs.StatusCanceled)
-			p.uncount(s.number)
+			if s.number != 0 {
+				p.Uncount(s.number)
+			}
 			return
 		}
 	}
 	if s.number == 0 {
 		s.gaveUp = true
 		p.Cancel(s.tag)
-	}
-}
-
-// uncount moves the messages behind a canceled one up.
-func (p *peer) uncount(number uint64) {
-	if number == 0 {
-		return
-	}
-	p.Uncount(number)
-	for _, e := range p.outbox {
-		switch {
-		case e.send != nil && e.send.number > number:
-			e.send.number--
-		case e.tuple.Kind == wire.TupleNext:
-			e.tuple.Value = uint64(Place(e.tuple.Value).Without(number))
-		}
 	}
 }
 
@@ -311,8 +301,12 @@ func (p *peer) leave() bool {
 	}
 	e := p.outbox[0]
 	p.outbox, p.there = p.outbox[1:], append(p.there, e)
-	if e.send != nil {
+	switch {
+	case e.send != nil:
 		e.send.End(ucs.StatusOK)
+	case e.tuple.Kind == wire.TupleNext:
+		e.tuple.Value = p.PlaceToSend(e.tuple.Value)
+		p.NextSent()
 	}
 	return true
 }
