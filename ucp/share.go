@@ -196,12 +196,16 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 // sleeps: a software device completes before the first.
 const maxChecksBeforeSleep = 4
 
-// checksBeforeSleep is maxChecksBeforeSleep, or 1 if each check makes a system call.
+// checksBeforeSleep is maxChecksBeforeSleep. If each check makes a system call, it is 1, or 0 for the goroutine that makes
+// progress, which polls anyway.
 func (s *SharedWorker) checksBeforeSleep() int {
-	if s.w.engine.Round() < engine.YieldPolls {
+	switch {
+	case s.w.engine.Round() == engine.YieldPolls:
+		return maxChecksBeforeSleep
+	case s.driven.Load():
 		return 1
 	}
-	return maxChecksBeforeSleep
+	return 0
 }
 
 // block sleeps until it is woken. It reports whether this goroutine must make progress now;

@@ -15,12 +15,16 @@ const YieldPolls = 64
 const kernelPolls = 4
 
 // Round is the number of idle polls of a waiter of a shared worker between two yields: YieldPolls, or kernelPolls
-// if a polled iface has no flag for its events, so that each poll makes a system call.
+// if a polled iface has no flag for its events, so that each poll makes a system call. It is 1 there if the waiter will sleep
+// after its first round: more polls would only keep the CPU from the goroutine that got the latest message.
 func (e *Engine) Round() int {
-	if e.kernel {
-		return kernelPolls
+	switch {
+	case !e.kernel:
+		return YieldPolls
+	case e.Spin.sleepsNext():
+		return 1
 	}
-	return YieldPolls
+	return kernelPolls
 }
 
 // Until makes progress until done returns true, and does not call done after that. The caller must have
