@@ -46,6 +46,38 @@ func (m *Mapper) Adopt(fd int, access Access, minLen, maxLen, mapLen int) (*Segm
 	if err != nil {
 		return nil, err
 	}
+	return m.segmentOf(f, mapLen)
+}
+
+// AdoptOwn is Adopt of a segment that this process has created and whose descriptor is open. It makes no system call if the
+// file is mapped already. Errors: system call errors.
+func (m *Mapper) AdoptOwn(own *Segment, access Access, mapLen int) (*Segment, error) {
+	id := fileID{own.made.dev, own.made.ino, access &^ HugePages}
+	f, err := m.ownFile(own, id)
+	if err != nil {
+		return nil, err
+	}
+	return m.segmentOf(f, mapLen)
+}
+
+// ownFile returns the file of own, with one more user.
+func (m *Mapper) ownFile(own *Segment, id fileID) (*mappedFile, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.files[id]
+	if f == nil {
+		fd, err := own.duplicate()
+		if err != nil {
+			return nil, err
+		}
+		f = m.add(&mappedFile{id: id, found: found{int64(len(own.mem)), own.made.page, own.huge}, fd: fd})
+	}
+	f.users++
+	return f, nil
+}
+
+// segmentOf returns a segment of at least mapLen bytes of f, for the user that f has already.
+func (m *Mapper) segmentOf(f *mappedFile, mapLen int) (*Segment, error) {
 	s := &Segment{fd: -1, mapper: m, file: f, huge: f.huge}
 	if err := s.Grow(mapLen); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -66,14 +98,19 @@ func (m *Mapper) file(fd int, access Access, minLen, maxLen int) (*mappedFile, e
 	if f != nil {
 		_ = unix.Close(fd)
 	} else {
-		f = &mappedFile{id: id, found: found, fd: fd}
-		if m.files == nil {
-			m.files = map[fileID]*mappedFile{}
-		}
-		m.files[id] = f
+		f = m.add(&mappedFile{id: id, found: found, fd: fd})
 	}
 	f.users++
 	return f, nil
+}
+
+// add adds a file. The mapper is locked.
+func (m *Mapper) add(f *mappedFile) *mappedFile {
+	if m.files == nil {
+		m.files = map[fileID]*mappedFile{}
+	}
+	m.files[f.id] = f
+	return f
 }
 
 func identify(fd int, access Access, minLen, maxLen int) (found, fileID, error) {
@@ -120,8 +157,11 @@ func (s *Segment) Grow(n int) error {
 }
 
 // Clone returns another segment with the mapping of s, which stays until both are closed. Only for segments
-// from a Mapper; by the owner of the segment.
+// from a Mapper or a Pool; by the owner of the segment.
 func (s *Segment) Clone() *Segment {
+	if s.part != nil {
+		return &Segment{mem: s.mem, fd: -1, part: s.part.clone()}
+	}
 	s.mapper.mu.Lock()
 	defer s.mapper.mu.Unlock()
 	s.file.users++

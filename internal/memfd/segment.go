@@ -55,10 +55,18 @@ type Segment struct {
 	mapper *Mapper     // of an adopted one that shares its mapping
 	file   *mappedFile // with mapper
 	view   *view       // with mapper
+	part   *part       // of a segment from a Pool
+	made   madeFile    // of a segment from Create
 
 	mu       sync.Mutex
 	fd       int // -1: none
 	unmapped bool
+}
+
+// madeFile identifies the file of a segment that this process has created.
+type madeFile struct {
+	dev, ino uint64
+	page     int
 }
 
 // Create makes a zeroed segment of at least size bytes (rounded up to whole
@@ -112,6 +120,9 @@ func newSegment(name string, size int, sharing Sharing, extra int) (_ *Segment, 
 	if s.mem, err = mapFile(fd, size, ReadWrite, huge); err != nil {
 		return nil, err
 	}
+	if s.made, err = identifyMade(fd, page); err != nil {
+		return nil, err
+	}
 	if err := sealFile(fd, sharing); err != nil {
 		return nil, err
 	}
@@ -122,6 +133,22 @@ func newSegment(name string, size int, sharing Sharing, extra int) (_ *Segment, 
 		return nil, err
 	}
 	return s, nil
+}
+
+func identifyMade(fd, page int) (madeFile, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return madeFile{}, os.NewSyscallError("fstat", err)
+	}
+	return madeFile{dev: uint64(st.Dev), ino: st.Ino, page: page}, nil
+}
+
+// duplicate returns another descriptor of the file, which the caller must close.
+func (s *Segment) duplicate() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	return fd, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 }
 
 // Adopt maps the segment behind a descriptor that came from another process. It
@@ -187,6 +214,9 @@ func (s *Segment) Close() error {
 		return err
 	}
 	s.unmapped = true
+	if s.part != nil {
+		return s.part.release()
+	}
 	if s.file != nil {
 		return s.mapper.release(s)
 	}
