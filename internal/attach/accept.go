@@ -144,7 +144,7 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	if err != nil {
 		return reasonOf(err)
 	}
-	if err := l.openWake(fds, 2); err != nil {
+	if err := l.openWake(fds[2]); err != nil {
 		return reasonOf(err)
 	}
 	if p.cfg.OnLink == nil || p.cfg.OnLink(in) != nil || p.adopt(l) != nil {

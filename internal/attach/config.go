@@ -61,6 +61,10 @@ type Config struct {
 	// of this user left there. Both sides need it.
 	SocketDir string
 
+	// Local makes links to other ports of this process without a socket, if they have it too: the dialer's
+	// goroutine calls OnLink. Such a link uses no descriptors but the pipes, and the segments of many links share a mapping.
+	Local bool
+
 	// MaxLinks bounds the inbound links that are not closed yet. 0 means 1024.
 	MaxLinks int
 

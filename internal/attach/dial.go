@@ -42,6 +42,10 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 		return nil, ucs.ErrClosed
 	}
 	defer p.wg.Done()
+	if to := p.findLocal(gid); to != nil {
+		out, err := p.dialLocal(to)
+		return out, p.dialError(ctx, err)
+	}
 	slot, err := p.acquireDialSlot(ctx)
 	if err != nil {
 		return nil, err
@@ -175,8 +179,9 @@ func (p *Port) acceptReply(out *Outbound, reply *frame, fds rights) (err error) 
 		return errMalformed
 	case reply.from != out.PeerGID || reply.to != p.cfg.GID || reply.layout != p.cfg.Layout:
 		return fmt.Errorf("%w: welcome from %x to %x, layout %d", ErrProtocol, reply.from, reply.to, reply.layout)
-	case reply.len0 > uint64(p.cfg.MaxTableLen) || reply.arenaLen > uint64(p.cfg.MaxArenaLen):
-		return fmt.Errorf("%w: table of %d bytes, arena of %d", memfd.ErrSize, reply.len0, reply.arenaLen)
+	}
+	if err := p.checkLengths(reply.len0, reply.arenaLen); err != nil {
+		return err
 	}
 	out.peerShares = reply.shares
 	tableLen, arenaLen := int(reply.len0), int(reply.arenaLen)
@@ -187,7 +192,7 @@ func (p *Port) acceptReply(out *Outbound, reply *frame, fds rights) (err error) 
 	if out.Arena, err = out.own(p.cfg.Mapper.Adopt(fds.remove(1), out.arenaAccess(), arenaLen, arenaLen, dialLen)); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
-	switch err := out.openWake(fds, 2); {
+	switch err := out.openWake(fds[2]); {
 	case err == nil || outOfRoom(err):
 		return err
 	default:
@@ -195,9 +200,19 @@ func (p *Port) acceptReply(out *Outbound, reply *frame, fds rights) (err error) 
 	}
 }
 
+// checkLengths checks the lengths of a peer's table and arena.
+func (p *Port) checkLengths(table, arena uint64) error {
+	if table > uint64(p.cfg.MaxTableLen) || arena > uint64(p.cfg.MaxArenaLen) {
+		return fmt.Errorf("%w: table of %d bytes, arena of %d", memfd.ErrSize, table, arena)
+	}
+	return nil
+}
+
 // dialError says in ucs terms why a dial ended. ctx is the caller's.
 func (p *Port) dialError(ctx context.Context, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case p.ctx.Err() != nil:
 		return ucs.ErrClosed
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -31,6 +31,11 @@
 // before. An acceptor that goes away hangs up its half (Link.HangUp), and has
 // the link until the dialer has closed.
 //
+// # Links within a process
+//
+// Ports of one process that have Config.Local make links by calls instead of messages: no socket, no descriptors but those of
+// the pipes, and one mapping for both ends of many links. All else is as above.
+//
 // # Who is trusted with what
 //
 // Processes of other users are turned away before they can say anything, on both

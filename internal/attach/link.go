@@ -30,6 +30,7 @@ type Link struct {
 	id     linkID
 	dialed bool        // by this side
 	ownUID uint32      // see peer.own
+	other  *Link       // the other end, of a link without a connection: see local.go
 	wake   *sharedPipe // WakeFD; nil before the handshake
 	segs   []*memfd.Segment
 	up     atomic.Bool
@@ -78,8 +79,8 @@ func (l *Link) arenaAccess() memfd.Access {
 }
 
 // openWake opens the peer's pipe, for Close to close.
-func (l *Link) openWake(fds rights, i int) (err error) {
-	if l.wake, err = sharePipe(fds[i]); err == nil {
+func (l *Link) openWake(fd int) (err error) {
+	if l.wake, err = sharePipe(fd); err == nil {
 		l.WakeFD = l.wake.fd
 	}
 	return err
@@ -176,11 +177,14 @@ func (l *Link) HangUp() {
 func (l *Link) sendLeft() {
 	processes.Lock()
 	defer unlockProcesses()
-	if l.sentLeft = true; l.shared != nil {
+	switch l.sentLeft = true; {
+	case l.other != nil:
+		l.reportLocal(msgLeft)
+	case l.shared != nil:
 		l.shared.send(msgLeft, l.id)
-		return
+	default:
+		_ = l.conn.CloseWrite() // ENOTCONN: the peer was first
 	}
-	_ = l.conn.CloseWrite() // ENOTCONN: the peer was first
 }
 
 // untrack makes Port.Close not wait for the end of the link.
@@ -224,6 +228,10 @@ func (l *Link) disconnect(kind linkMsgKind) {
 	defer unlockProcesses()
 	l.ended = true
 	l.finishDial()
+	if l.other != nil {
+		l.reportLocal(kind)
+		return
+	}
 	if l.shared == nil { // in the handshake
 		c := sharedConn{conn: l.conn}
 		c.trySend(linkMsg{kind, l.id})

@@ -57,6 +57,7 @@ func Listen(cfg Config) (*Port, error) {
 	p := &Port{cfg: cfg, listener: l, slots: make(chan struct{}, cfg.MaxHandshakes), links: map[*Link]struct{}{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.spawn(p.acceptLoop)
+	p.listLocal()
 	return p, nil
 }
 
@@ -82,6 +83,7 @@ func (p *Port) Close() error {
 
 	var errs []error
 	if first {
+		p.unlistLocal()
 		p.cancel()
 		errs = append(errs, p.listener.Close())
 	}

@@ -60,7 +60,7 @@ func openStation(edit func(*Config)) (*station, error) {
 		return nil, err
 	}
 	cfg := Config{Service: testService, GID: s.gid, Layout: testLayout, Table: s.table, Arena: s.arena, LinkLen: testLinkLen,
-		WakeFD: s.wake.PeerFD(), HandshakeTimeout: watchdog, OnLink: func(in *Inbound) error { s.in <- in; return nil }}
+		WakeFD: s.wake.PeerFD(), HandshakeTimeout: watchdog, OnLink: func(in *Inbound) error { s.in <- in; return nil }, Local: localStations}
 	if edit != nil {
 		edit(&cfg)
 	}
