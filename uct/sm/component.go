@@ -42,6 +42,9 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	return md, nil
 }
 
+// mapper maps the tables and arenas of peers, once for all domains of this process.
+var mapper memfd.Mapper
+
 // domain is the memory domain: the arena and the table of this process.
 type domain struct {
 	cfg       Config
@@ -52,8 +55,7 @@ type domain struct {
 	table     table
 	arena     *memfd.Arena
 	expedited bool
-	mapper    memfd.Mapper // maps peers' tables and arenas
-	cookie    *uint64      // peers read it to verify that they access this process
+	cookie    *uint64 // peers read it to verify that they access this process
 
 	users      base.Users
 	mu         sync.Mutex

@@ -17,8 +17,9 @@
 // socket file, which the next iface removes.
 //
 // All links between two processes share one unix socket (docs/design/0019); each peer iface uses one more descriptor, of
-// the pipe that wakes it. EPs of one iface to the same peer share one link. The ifaces of a domain
-// share the mappings of a peer's table and arena. Only the part of the arena that the peer
+// the pipe that wakes it. EPs of one iface to the same peer share one link. All ifaces of a process
+// share the mappings of a peer's table and arena. Links between two ifaces of one process have no socket, and up to 64 of them
+// share one mapping. Only the part of the arena that the peer
 // has allocated is mapped; operations map more when needed (outLink.mapMore). If a mapping
 // fails, the EPs fail with ErrNoMemory, when they connect or later.
 //

@@ -124,8 +124,8 @@ func (it *iface) listen() (err error) {
 	_, _ = rand.Read(it.gid[:ifaceAddrLen]) // does not fail
 	it.port, err = attach.Listen(attach.Config{
 		Service: Name, GID: it.gid, Layout: layoutVersion, Table: it.md.tableSeg, Arena: it.md.arenaSeg,
-		ControlLen: controlLen, DialLen: controlLen, Mapper: &it.md.mapper, LinkLen: linkLen, WakeFD: it.waker.PeerFD(), AllowUIDs: it.cfg.AllowUIDs,
-		SocketDir: it.cfg.SocketDir, MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
+		ControlLen: controlLen, DialLen: controlLen, Mapper: &mapper, LinkLen: linkLen, WakeFD: it.waker.PeerFD(), AllowUIDs: it.cfg.AllowUIDs,
+		SocketDir: it.cfg.SocketDir, Local: true, MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
 		HandshakeTimeout: it.cfg.ConnectTimeout,
 	})
 	return err

@@ -48,8 +48,8 @@ func (m *mesh) progress() {
 	runtime.Gosched()
 }
 
-// connect makes an EP from each iface to each of the peers, and sends a message by each.
-func (m *mesh) connect(t require.TestingT, peers []exchangedInfo) {
+// open opens an EP from each iface to each of the peers.
+func (m *mesh) open(t require.TestingT, peers []exchangedInfo) {
 	for _, it := range m.ifaces {
 		for _, p := range peers {
 			ep, err := it.NewEP(uct.EPParams{DeviceAddr: p.Device, IfaceAddr: p.Iface})
@@ -57,6 +57,11 @@ func (m *mesh) connect(t require.TestingT, peers []exchangedInfo) {
 			m.eps = append(m.eps, ep.(*endpoint))
 		}
 	}
+}
+
+// connect makes an EP from each iface to each of the peers, and sends a message by each.
+func (m *mesh) connect(t require.TestingT, peers []exchangedInfo) {
+	m.open(t, peers)
 	for _, e := range m.eps {
 		for err := e.AMShort(idSink, 0, nil); err != nil; err = e.AMShort(idSink, 0, nil) {
 			require.ErrorIs(t, err, uct.ErrNoResource)

@@ -7,8 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/race"
 )
 
-// order represents all rings in annotations for the race detector, because two ifaces of one process
-// have different mappings of a ring.
+// order represents all rings in annotations for the race detector, which knows no addresses outside of the Go heap.
 var order byte
 
 // producer is the sending end of a ring. Only the owner of the EP uses it.
