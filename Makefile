@@ -93,7 +93,7 @@ ucx-debian: ## ucxpeer against the UCX of other suites of Debian, which apt-get 
 	@.ci/ucx-debian $(UCX_SUITES)
 
 storm: ## kills, connects and disconnects peers of a server, and closes memory during transfers, 1,000 times; an hour
-	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp
+	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./internal/softhca ./ucp
 
 kills: ## kills and restarts servers of examples/kv under load, 200 times, and checks the results of the clients; five minutes
 	GUCX_TEST_SOAK=1 $(GO) test -run '^TestKills' -count 1 -timeout 1h -v ./examples/kv/kvstore

@@ -39,6 +39,7 @@ var parts = []struct {
 	part Part
 }{
 	{"uct/ib/verbs/softhca", Device},
+	{"internal/softhca", Device},
 	{"uct/ib/verbs", Verbs},
 	{"internal/mlx5", Verbs},
 	{"uct", UCT},

@@ -39,7 +39,7 @@ func program() resolver {
 		symbol{function: module + "ucp.(*EP).Put", file: "/x/rma.go", line: 10, part: UCP},
 		symbol{function: module + "uct/ib/rc.(*EP).PutShort", file: "/x/put.go", line: 20, part: UCT},
 		symbol{function: module + "uct/ib/verbs.(*QP).PostSend", file: "/x/qp.go", line: 30, part: Verbs},
-		symbol{function: module + "uct/ib/verbs/softhca.(*device).Ring", file: "/x/ring.go", line: 40, part: Device},
+		symbol{function: module + "internal/softhca.(*device).Ring", file: "/x/ring.go", line: 40, part: Device},
 		symbol{function: "runtime.memmove", file: "/go/memmove.s", line: 50, part: services},
 	)
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gucx/gucx/internal/softhca"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/steps"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 

@@ -1,11 +1,10 @@
 package softhca
 
 import (
-	"fmt"
 	"time"
 
+	hca "github.com/gucx/gucx/internal/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Fabric is the network between software HCAs.
@@ -47,59 +46,13 @@ type Config struct {
 	UARPages int
 	// Queues configures the driver of the queues: the policy for UAR pages, BlueFlame.
 	Queues mlx5.Config
-	// Timing runs the device in virtual time, under the model of a machine on which any
-	// number of devices can be open: the model decides when completions appear, and nothing
-	// runs in the background. It requires the loop fabric, which is then the default, and a
-	// single goroutine. See package timing.
-	Timing *timing.Model
-	// NIC is the NIC of Timing that the device represents; nil means the first.
-	NIC *timing.NIC
 }
 
-const (
-	defaultArenaLen     = 16 << 30
-	defaultInlineBudget = 256 << 10 // a copy of about 10 us
-	defaultEngineTick   = time.Millisecond
-	defaultDialTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
-)
-
-func (c Config) withDefaults() (Config, error) {
-	if c.Fabric == "" && c.Timing != nil {
-		c.Fabric = FabricLoop
+// internal returns c as a configuration in real time.
+func (c Config) internal() hca.Config {
+	return hca.Config{
+		Name: c.Name, Fabric: hca.Fabric(c.Fabric), ArenaLen: c.ArenaLen, InlineBudget: c.InlineBudget,
+		EngineTick: c.EngineTick, DialTimeout: c.DialTimeout, AllowUIDs: c.AllowUIDs, NoCMA: c.NoCMA,
+		UARPages: c.UARPages, Queues: c.Queues,
 	}
-	if c.Fabric == "" {
-		c.Fabric = FabricShm
-	}
-	if c.Fabric != FabricLoop && c.Fabric != FabricShm {
-		return c, fmt.Errorf("softhca: unknown fabric %q: want %q or %q", c.Fabric, FabricLoop, FabricShm)
-	}
-	if c.Timing != nil && c.Fabric != FabricLoop {
-		return c, fmt.Errorf("softhca: a model of time on fabric %q: want %q", c.Fabric, FabricLoop)
-	}
-	if c.Name == "" {
-		c.Name = "softhca0"
-		if c.Fabric == FabricLoop {
-			c.Name = "softhca-loop"
-		}
-	}
-	if c.ArenaLen < 0 || c.InlineBudget < 0 || c.EngineTick < 0 || c.DialTimeout < 0 || c.UARPages < 0 || c.UARPages > deviceUARs {
-		return c, fmt.Errorf("softhca %s: size, duration or number out of range in configuration", c.Name)
-	}
-	if c.ArenaLen == 0 {
-		c.ArenaLen = defaultArenaLen
-	}
-	c.ArenaLen = (c.ArenaLen + pageLen - 1) &^ (pageLen - 1)
-	if c.InlineBudget == 0 {
-		c.InlineBudget = defaultInlineBudget
-	}
-	if c.EngineTick == 0 {
-		c.EngineTick = defaultEngineTick
-	}
-	if c.UARPages == 0 {
-		c.UARPages = deviceUARs - reservedUARs
-	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = defaultDialTimeout
-	}
-	return c, nil
 }

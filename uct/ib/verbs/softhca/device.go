@@ -3,32 +3,14 @@ package softhca
 import (
 	"os"
 
-	"github.com/gucx/gucx/internal/mlx5/provider"
+	hca "github.com/gucx/gucx/internal/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
 // NewDevice describes a device, and opens nothing. Each Device.Open creates a separate
 // device, with its own GID.
-func NewDevice(cfg Config) (*verbs.Device, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	uars := &uarPool{limit: uint32(cfg.UARPages)}
-	return verbs.NewDevice(cfg.Name, func() (verbs.Provider, error) {
-		h, err := open(cfg, uars)
-		if err != nil {
-			return nil, err
-		}
-		p, err := provider.New(h, cfg.Queues)
-		if err != nil {
-			_ = h.Close()
-			return nil, err
-		}
-		return p, nil
-	}), nil
-}
+func NewDevice(cfg Config) (*verbs.Device, error) { return hca.NewDevice(cfg.internal()) }
 
 // Devices lists the default devices of a program: one on the shm fabric, with queues
 // configured by the environment variables of libmlx5.
