@@ -35,8 +35,8 @@ uct/ib/verbs/connectx/fakekernel uct/ib/verbs/connectx uct/ib/verbs/internal/uve
 uct/ib/verbs/mlx5     internal/mlx5/prm ucs
 internal/mlx5/provider uct/ib/verbs/mlx5 internal/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
 uct/ib/verbs/softhca  internal/softhca uct/ib/verbs/mlx5 uct/ib/verbs
-internal/softhca      uct/ib/verbs/softhca/timing internal/mlx5/prm internal/mlx5/provider uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
-uct/ib/verbs/softhca/timing ucs
+internal/softhca      internal/softhca/timing internal/mlx5/prm internal/mlx5/provider uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
+internal/softhca/timing ucs
 
 # the contract, what helps to keep it, and who tells whether it is kept
 uct                   ucs                                            | internal uct/self
@@ -102,15 +102,15 @@ perftest/internal/peers       perftest/internal/measure perftest/internal/layers
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers | internal
 perftest/internal/show        perftest/internal/measure
 perftest/internal/probes      perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/show/quantity ucp uct uct/self uct/sm uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
-perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca internal/softhca uct/ib/verbs/softhca/timing internal | perftest/internal/layers
+perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca internal/softhca internal/softhca/timing internal | perftest/internal/layers
 perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 uct/ib/verbs/connectx/fakekernel uct/ib/verbs/softhca
 perftest/internal/studies/protocol
-perftest/internal/studies/cluster ucp wireup uct uct/all uct/sm uct/wrap ucs uct/ib/verbs internal/softhca uct/ib/verbs/softhca/timing internal
-perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/studies/protocol perftest/internal/measure perftest/internal/peers perftest/internal/show uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/cluster ucp wireup uct uct/all uct/sm uct/wrap ucs uct/ib/verbs internal/softhca internal/softhca/timing internal
+perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/studies/protocol perftest/internal/measure perftest/internal/peers perftest/internal/show internal/softhca/timing internal
 perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol internal
-perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp internal/softhca/timing internal
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
-perftest/internal/studies/ranksmodel gucx ucp ucp/ucpgroup uct uct/sm perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/ranks uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/ranksmodel gucx ucp ucp/ucpgroup uct uct/sm perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/ranks internal/softhca/timing internal
 perftest/internal/studies/kernel ucp/ucpgroup perftest/internal/measure perftest/internal/show | gucx ucp internal
 perftest/internal/studies/kernel/kerneltest gucx ucp ucp/ucpgroup perftest/internal/studies/kernel internal
 perftest/internal/studies/su3 ucp/ucpgroup perftest/internal/studies/kernel | perftest/internal/studies/kernel/kerneltest internal

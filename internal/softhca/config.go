@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Fabric is the network between software HCAs.

@@ -2,9 +2,9 @@ package softhca
 
 import (
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Under a model of time a device executes work requests as usual when the doorbell rings, or in a

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/softhca"
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // networkPair returns two connected QPs of processes, each with a NIC, in a model of a network.

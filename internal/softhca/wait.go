@@ -2,8 +2,8 @@ package softhca
 
 import (
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // A QP that cannot continue is in one of these lists, with queued set. The event that

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
@@ -22,7 +23,6 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
 	"github.com/gucx/gucx/perftest/internal/studies/virtual"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // nodeName is the hidden command that a process of perftest overlap runs.

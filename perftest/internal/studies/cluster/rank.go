@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Rank is the environment of a program: a worker, endpoints to the other ranks, and a clock.

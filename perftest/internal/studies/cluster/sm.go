@@ -3,8 +3,8 @@ package cluster
 import (
 	"slices"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 	"github.com/gucx/gucx/uct/wrap"
 )
 

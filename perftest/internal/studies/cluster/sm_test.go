@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // someSM has a cost for each operation.

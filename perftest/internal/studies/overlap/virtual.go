@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Virtual connects two nodes of a cluster in virtual time.

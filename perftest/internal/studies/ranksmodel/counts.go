@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 	"github.com/gucx/gucx/uct/sm"
 )
 

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 	"github.com/gucx/gucx/uct/sm"
 )
 

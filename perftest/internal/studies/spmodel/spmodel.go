@@ -11,12 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Study selects the predictions.

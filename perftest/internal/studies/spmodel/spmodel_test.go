@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/softhca"
+	"github.com/gucx/gucx/internal/softhca/timing"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/steps"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Rig is a msgrate.Rig that runs all threads on one goroutine, on machines of a model. QPs are
