@@ -70,3 +70,25 @@ func TestNoMappings(t *testing.T) {
 	})
 	assert.NoError(t, a.dial(t, b.gid).Close())
 }
+
+// TestNoMappings_Local: a dial within a process that may make no more mappings fails with the setting to raise, and the acceptor
+// counts no link. Later it works.
+func TestNoMappings_Local(t *testing.T) {
+	a, b := localStation(t, nil), localStation(t, func(c *Config) { c.MaxLinks = 1 })
+	withoutMappings(t, func(free func()) {
+		for range 4 { // the link segment, the table and the arena of the acceptor, and the arena of the dialer
+			_, err := a.Dial(t.Context(), b.gid)
+			assert.ErrorIs(t, err, ucs.ErrNoMemory)
+			assert.ErrorContains(t, err, "raise it (sysctl -w vm.max_map_count=")
+			assert.Empty(t, b.in)
+			free()
+		}
+		out, err := a.Dial(t.Context(), b.gid)
+		require.NoError(t, err)
+		assert.NoError(t, out.Close())
+	})
+	in := within(t, b.in, "inbound link")
+	within(t, in.Done(), "end of the link")
+	assert.NoError(t, in.Close())
+	assert.NoError(t, a.dial(t, b.gid).Close())
+}
