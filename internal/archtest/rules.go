@@ -19,7 +19,7 @@ const Rules = `
 # services: know no transports
 internal              ucs
 internal/memtp        uct uct/base ucs internal
-internal/testenv/tlsets uct uct/all ucs internal
+internal/testenv/tlsets uct uct/all ucs internal uct/ib/verbs uct/ib/verbs/softhca
 internal/testenv/workeraddr wireup uct ucs
 internal/testenv/faketp uct uct/base ucs internal internal/testenv/tlsets
 internal/testenv/ucppair ucp uct uct/all ucs internal internal/testenv/tlsets internal/testenv/faketp

@@ -13,7 +13,12 @@ import (
 // ReachParent opens a worker over the transports of the first argument, with an EP to the worker whose address is the
 // second argument.
 func ReachParent(c *roles.Side) (*ucp.Worker, *ucp.EP, error) {
-	ctx, err := OpenContext(c.Args[0])
+	return ReachParentWith(c, ucp.Config{})
+}
+
+// ReachParentWith is ReachParent with a configuration.
+func ReachParentWith(c *roles.Side, cfg ucp.Config) (*ucp.Worker, *ucp.EP, error) {
+	ctx, err := OpenContextWith(cfg, c.Args[0])
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,26 +36,33 @@ var Inside struct {
 	CheckClosed func(*ucp.Worker) error
 }
 
-// New opens two workers over the components of a set. They close when the test ends.
+// New opens two workers over the components of a set. Messages use rendezvous from the same length on every machine,
+// unless cfg has another one. The workers close when the test ends.
 func New(t testing.TB, set tlsets.Set, cfg ucp.Config) *Pair {
+	t.Helper()
+	if cfg.RndvThresh == config.MemAuto {
+		cfg.RndvThresh = tlsets.RndvThresh
+	}
+	return Open(t, set, cfg)
+}
+
+// Open is New with the rendezvous threshold of cfg, which may depend on the costs of the transports.
+func Open(t testing.TB, set tlsets.Set, cfg ucp.Config) *Pair {
 	t.Helper()
 	ca, cb := set.Open(t)
 	if cfg.TLS.Names() == nil {
 		cfg.TLS = set.TLS
 	}
-	if cfg.RndvThresh == config.MemAuto {
-		cfg.RndvThresh = tlsets.RndvThresh
-	}
 	if cfg.Costs == "" { // the choices of tests must not depend on the machine
 		cfg.Costs = ucp.CostsDeclared
 	}
 	p := &Pair{T: t}
-	p.A.open(t, cfg, ca)
+	p.A.Open(t, cfg, ca)
 	if set.Oneself {
 		p.B.Ctx, p.B.W = p.A.Ctx, p.A.W
 		p.B.alloc(t)
 	} else {
-		p.B.open(t, cfg, cb)
+		p.B.Open(t, cfg, cb)
 	}
 	return p
 }
@@ -71,7 +78,16 @@ func Fake(t testing.TB, cfg ucp.Config, kinds ...faketp.Kind) (*Pair, *faketp.Fa
 // Oneself reports whether both ends are one worker.
 func (p *Pair) Oneself() bool { return p.A.W == p.B.W }
 
-func (x *End) open(t testing.TB, cfg ucp.Config, comps []uct.Component) {
+// Owner is the test that opens an end: a testing.TB or a rapid.T.
+type Owner interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(func())
+	Failed() bool
+}
+
+// Open opens the context and the worker of x, which close when the test ends, and allocates its memory.
+func (x *End) Open(t Owner, cfg ucp.Config, comps []uct.Component) {
 	t.Helper()
 	var err error
 	x.Ctx, err = ucp.NewContext(cfg, comps...)
@@ -92,7 +108,7 @@ func (x *End) open(t testing.TB, cfg ucp.Config, comps []uct.Component) {
 }
 
 // alloc allocates the memory of x. It is closed after the worker, unless both ends share the worker.
-func (x *End) alloc(t testing.TB) {
+func (x *End) alloc(t Owner) {
 	t.Helper()
 	var err error
 	x.Mem, err = x.Ctx.MemAlloc(tlsets.MemLen)
@@ -155,6 +171,19 @@ func (p *Pair) FinishAlone(r *ucp.Request, err error) {
 	for err == nil && r != nil && !r.Done() {
 		p.A.W.Progress()
 	}
+	mustTest(r, err)
+}
+
+// MustFinish is Finish that panics if the operation fails: it may run where allocations are counted.
+func (p *Pair) MustFinish(r *ucp.Request, err error) {
+	for err == nil && r != nil && !r.Done() {
+		p.Step()
+	}
+	mustTest(r, err)
+}
+
+// mustTest panics if the operation of r, which is complete, has failed.
+func mustTest(r *ucp.Request, err error) {
 	if r != nil && err == nil {
 		_, err = r.Test()
 	}
@@ -192,7 +221,7 @@ func Release(r *ucp.Request, err error) error {
 }
 
 // must fails the test if there is an error.
-func must(t testing.TB, err error) {
+func must(t Owner, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
