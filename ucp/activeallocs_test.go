@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,24 +7,26 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // TestAllocs_Active: eager active messages allocate nothing on either side after warm-up.
 func TestAllocs_Active(t *testing.T) {
 	for _, set := range []tlsets.Set{tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`)} {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{}).connect()
+			p := ucppair.New(t, set, ucp.Config{}).Connect()
 			got, n := 0, 0
-			p.b.w.OnActive(1, func(*ActiveMessage) { got++ })
-			data, header := pattern(4000, 1), []byte("header")
+			p.B.W.OnActive(1, func(*ucp.ActiveMessage) { got++ })
+			data, header := testenv.Pattern(4000, 1), []byte("header")
 			active := func(header []byte, size int) func() {
 				return func() {
 					n++
-					p.endBoth(p.a.ep.SendActive(1, header, data[:size], nil))
+					p.MustFinish(p.A.EP.SendActive(1, header, data[:size], nil))
 					for got < n {
-						p.step()
+						p.Step()
 					}
-					p.refill()
+					refill(p)
 				}
 			}
 			for _, tc := range []struct {
@@ -39,7 +41,7 @@ func TestAllocs_Active(t *testing.T) {
 				}
 				testenv.NoAllocs(t, tc.name, tc.do)
 			}
-			require.Zero(t, p.a.w.stats.badMessages.Load())
+			require.Zero(t, p.A.W.BadMessages().Load())
 		})
 	}
 }

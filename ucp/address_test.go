@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/wireup"
 )
@@ -16,24 +17,24 @@ const maxDefaultAddr = 240
 
 // TestAddress_DefaultWorkerIsShort: the test logs the bytes of each transport, by leaving out one after the other.
 func TestAddress_DefaultWorkerIsShort(t *testing.T) {
-	ctx, err := NewContext(Config{}, all.Components()...)
+	ctx, err := ucp.NewContext(ucp.Config{}, all.Components()...)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ctx.Close()) }()
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, w.Close()) }()
 
 	packed := w.Address()
-	if n := len(w.net.addr.Resources); n == 7 { // more network devices need more
+	if n := len(w.AddressInfo().Resources); n == 7 { // more network devices need more
 		assert.LessOrEqual(t, len(packed), maxDefaultAddr)
 	} else {
 		t.Logf("%d resources", n)
 	}
-	rest := *w.net.addr
+	rest := *w.AddressInfo()
 	left := len(packed)
-	for i := range w.net.addr.Resources {
-		r := &w.net.addr.Resources[i]
-		rest.Resources = w.net.addr.Resources[i+1:]
+	for i := range w.AddressInfo().Resources {
+		r := &w.AddressInfo().Resources[i]
+		rest.Resources = w.AddressInfo().Resources[i+1:]
 		b, err := rest.Pack()
 		require.NoError(t, err)
 		t.Logf("%3d bytes: %s on a device of %d bytes, iface of %d", left-len(b), r.Transport, len(r.DeviceAddr), len(r.IfaceAddr))
@@ -44,7 +45,7 @@ func TestAddress_DefaultWorkerIsShort(t *testing.T) {
 	got, err := wireup.UnpackAddress(packed)
 	require.NoError(t, err)
 	for i := range got.Resources {
-		got.Resources[i].Device = w.net.addr.Resources[i].Device
+		got.Resources[i].Device = w.AddressInfo().Resources[i].Device
 	}
-	assert.Equal(t, w.net.addr, got, "this side uses the same values as the peer")
+	assert.Equal(t, w.AddressInfo(), got, "this side uses the same values as the peer")
 }

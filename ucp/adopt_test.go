@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -14,31 +16,31 @@ import (
 // TestNewEP_AdoptedUsedAndClosedByThePeer: NewEP adopts the connection of the peer, over which messages have arrived,
 // and the user sends one. If the peer closes its EP, the adopted EP fails, because the message may be lost.
 func TestNewEP_AdoptedUsedAndClosedByThePeer(t *testing.T) {
-	for name, use := range map[string]func(p *pair, ep *EP) error{
-		"tag":    func(p *pair, ep *EP) error { return p.finish(ep.TagSend(1, []byte{1}, nil)) },
-		"active": func(p *pair, ep *EP) error { return p.finish(ep.SendActive(9, nil, []byte{1}, nil)) },
-		"stream": func(p *pair, ep *EP) error { return p.finish(ep.StreamSend([]byte{1}, nil)) },
+	for name, use := range map[string]func(p *ucppair.Pair, ep *ucp.EP) error{
+		"tag":    func(p *ucppair.Pair, ep *ucp.EP) error { return p.Finish(ep.TagSend(1, []byte{1}, nil)) },
+		"active": func(p *ucppair.Pair, ep *ucp.EP) error { return p.Finish(ep.SendActive(9, nil, []byte{1}, nil)) },
+		"stream": func(p *ucppair.Pair, ep *ucp.EP) error { return p.Finish(ep.StreamSend([]byte{1}, nil)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			overAll(t, func(t *testing.T, p *pair) {
-				if p.oneself() {
+			overAll(t, func(t *testing.T, p *ucppair.Pair) {
+				if p.Oneself() {
 					t.Skip("adopts no connection")
 				}
-				var from *EP
-				p.b.w.OnActive(1, func(m *ActiveMessage) {
+				var from *ucp.EP
+				p.B.W.OnActive(1, func(m *ucp.ActiveMessage) {
 					from = m.From
-					assert.NoError(t, releaseRequest(from.SendActive(1, nil, []byte{1}, nil)))
+					assert.NoError(t, ucppair.Release(from.SendActive(1, nil, []byte{1}, nil)))
 				})
-				p.connect()
-				require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))
-				p.until(func() bool { return from != nil && from.ops.first == nil })
-				ep, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+				p.Connect()
+				require.NoError(t, p.Finish(p.A.EP.SendActive(1, nil, []byte{1}, nil)))
+				p.Until(func() bool { return from != nil && from.Operations() == nil })
+				ep, err := p.B.W.NewEP(p.A.W.Address(), ucp.EPConfig{})
 				require.NoError(t, err)
 				require.Same(t, from, ep)
 				require.NoError(t, use(p, ep))
-				require.NoError(t, p.finish(ep.Flush()))
-				require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-				p.until(func() bool { return ep.Err() != nil })
+				require.NoError(t, p.Finish(ep.Flush()))
+				require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+				p.Until(func() bool { return ep.Err() != nil })
 				assert.ErrorIs(t, ep.Err(), ucs.ErrPeerClosed)
 			})
 		})
@@ -47,24 +49,24 @@ func TestNewEP_AdoptedUsedAndClosedByThePeer(t *testing.T) {
 
 // TestMessages_LaneOfPuts: a message needs one call of the transport over a lane that a put has connected.
 func TestMessages_LaneOfPuts(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect().warm()
-		require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
-		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
-		assert.Equal(t, p.a.ep.lane(wireup.AM) != nil, p.a.ep.msgs.maxCopy >= 0)
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect().Warm()
+		require.NoError(t, p.Finish(p.A.EP.TagSend(1, []byte{1}, nil)))
+		p.Until(func() bool { return p.B.W.Tags().Unexpected() == 1 })
+		assert.Equal(t, p.A.EP.Lane(wireup.AM) != nil, p.A.EP.Messages().MaxCopy() >= 0)
 	})
 }
 
 // TestNewEP_AddressWithExtraBytes: bytes after the end of an address are ignored.
 func TestNewEP_AddressWithExtraBytes(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect().warm()
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect().Warm()
 	for i := range 3 {
-		ep, err := p.b.w.NewEP(append(p.a.w.Address(), byte(i)), EPConfig{})
+		ep, err := p.B.W.NewEP(append(p.A.W.Address(), byte(i)), ucp.EPConfig{})
 		require.NoError(t, err)
-		require.NoError(t, p.finish(ep.Close(CloseFlush)))
+		require.NoError(t, p.Finish(ep.Close(ucp.CloseFlush)))
 	}
-	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-	p.until(func() bool { return p.b.w.eps.Len() == 0 })
-	assert.Zero(t, p.b.w.peers.Len())
+	require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+	p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
+	assert.Zero(t, p.B.W.Peers().Len())
 }

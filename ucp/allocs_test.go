@@ -119,15 +119,15 @@ func BenchmarkProgress(b *testing.B) {
 	})
 	b.Run("one connection", func(b *testing.B) {
 		p := ucppair.New(b, tlsets.Real("ib", `\rc`, `\ud`), ucp.Config{}).Connect().Warm()
-		idle(&p.A)
+		idleEnd(&p.A)
 		for b.Loop() {
 			p.A.W.Progress()
 		}
 	})
 }
 
-// idle makes progress until there are no events any more and ifaces without connections are not polled.
-func idle(x *ucppair.End) {
+// idleEnd makes progress until there are no events any more and ifaces without connections are not polled.
+func idleEnd(x *ucppair.End) {
 	for quiet := 0; quiet < 2*engine.CooldownPolls; quiet++ {
 		if x.W.Progress() > 0 {
 			quiet = 0

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -31,12 +33,12 @@ func armSets() []string {
 // eventLoop is a loop of the application that waits for the descriptor of a worker.
 type eventLoop struct {
 	t     testing.TB
-	w     *Worker
+	w     *ucp.Worker
 	fd    int
 	waits int // waits for the descriptor
 }
 
-func newEventLoop(t testing.TB, w *Worker) *eventLoop {
+func newEventLoop(t testing.TB, w *ucp.Worker) *eventLoop {
 	t.Helper()
 	fd, err := w.FD()
 	require.NoError(t, err)
@@ -46,7 +48,7 @@ func newEventLoop(t testing.TB, w *Worker) *eventLoop {
 // progress makes progress and arms until the worker has nothing to do. It reports whether done returned true before.
 func (l *eventLoop) progress(done func() bool) bool {
 	l.t.Helper()
-	for start := time.Now(); time.Since(start) < patience; {
+	for start := time.Now(); time.Since(start) < testenv.Watchdog; {
 		for l.w.Progress() > 0 {
 		}
 		if done() {
@@ -67,7 +69,7 @@ func (l *eventLoop) until(done func() bool) {
 	l.t.Helper()
 	for !l.progress(done) {
 		l.waits++
-		if !testenv.Readable(l.t, l.fd, patience) {
+		if !testenv.Readable(l.t, l.fd, testenv.Watchdog) {
 			require.FailNow(l.t, "no event", l.w.State())
 		}
 	}
@@ -76,8 +78,8 @@ func (l *eventLoop) until(done func() bool) {
 // requireQuiet runs the loop until the descriptor is not readable for a while.
 func (l *eventLoop) requireQuiet() {
 	l.t.Helper()
-	for start := time.Now(); time.Since(start) < patience; {
-		l.progress(never)
+	for start := time.Now(); time.Since(start) < testenv.Watchdog; {
+		l.progress(func() bool { return false })
 		if !testenv.Readable(l.t, l.fd, 50*time.Millisecond) {
 			return
 		}
@@ -99,7 +101,7 @@ func TestArm_Idle(t *testing.T) {
 func TestArm_Events(t *testing.T) {
 	for _, tls := range armSets() {
 		t.Run(tls, func(t *testing.T) {
-			x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
+			x := openIdleWorld(t, ucppair.FromEnv(t, "TLS="+tls))
 			l := newEventLoop(t, x.w)
 			l.requireQuiet()
 			connects(t, x, l, tls != messagesOnly)
@@ -116,10 +118,10 @@ func TestArm_Events(t *testing.T) {
 
 // connects makes another worker connect, send and close its EP; the worker puts to it.
 func connects(t *testing.T, x *idleWorld, l *eventLoop, puts bool) {
-	var from *EP
+	var from *ucp.EP
 	received, other := 0, x.newWorker(t)
-	x.w.OnActive(7, func(m *ActiveMessage) { from = m.From; received++ })
-	ep, err := other.NewEP(x.w.Address(), EPConfig{})
+	x.w.OnActive(7, func(m *ucp.ActiveMessage) { from = m.From; received++ })
+	ep, err := other.NewEP(x.w.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
 	send := func() {
 		r, err := ep.SendActive(7, nil, make([]byte, 100), nil)
@@ -130,7 +132,7 @@ func connects(t *testing.T, x *idleWorld, l *eventLoop, puts bool) {
 	stop := background(1, other.Serve)
 	l.until(func() bool { return received == 1 })
 	l.requireQuiet()
-	require.NoError(t, other.Inspect(t.Context(), func(*Worker) { send() }))
+	require.NoError(t, other.Inspect(t.Context(), func(*ucp.Worker) { send() }))
 	l.until(func() bool { return received == 2 })
 	l.requireQuiet()
 
@@ -138,8 +140,8 @@ func connects(t *testing.T, x *idleWorld, l *eventLoop, puts bool) {
 		putAndFlush(t, x, l, from)
 	}
 	var closed atomic.Bool
-	require.NoError(t, other.Inspect(t.Context(), func(*Worker) {
-		_, err = ep.Close(CloseFlush)
+	require.NoError(t, other.Inspect(t.Context(), func(*ucp.Worker) {
+		_, err = ep.Close(ucp.CloseFlush)
 		closed.Store(true)
 	}))
 	require.NoError(t, err)
@@ -148,14 +150,14 @@ func connects(t *testing.T, x *idleWorld, l *eventLoop, puts bool) {
 }
 
 // putAndFlush puts a byte into the memory of the world.
-func putAndFlush(t *testing.T, x *idleWorld, l *eventLoop, ep *EP) {
+func putAndFlush(t *testing.T, x *idleWorld, l *eventLoop, ep *ucp.EP) {
 	key, err := ep.Unpack(x.mem.Pack())
 	require.NoError(t, err)
 	defer key.Close()
 	r, err := ep.Put([]byte{3}, key.Addr(), key, nil)
 	require.NoError(t, err)
 	l.until(r.Done)
-	require.True(t, r == nil || r.take() == nil)
+	require.True(t, r == nil || r.Take() == nil)
 	flushed, err := ep.Flush()
 	require.NoError(t, err)
 	l.until(flushed.Done)
@@ -172,36 +174,36 @@ func signals(t *testing.T, x *idleWorld, l *eventLoop) {
 func inspects(t *testing.T, x *idleWorld, l *eventLoop) {
 	ran := make(chan error, 1)
 	done := false
-	go func() { ran <- x.w.Inspect(context.Background(), func(*Worker) { done = true }) }()
+	go func() { ran <- x.w.Inspect(context.Background(), func(*ucp.Worker) { done = true }) }()
 	l.until(func() bool { return done })
 	require.NoError(t, <-ran)
 }
 
 // timesOut connects to a worker that makes no progress.
 func timesOut(t *testing.T, tls string) {
-	cfg := fromEnv(t, "TLS="+tls)
+	cfg := ucppair.FromEnv(t, "TLS="+tls)
 	cfg.WireupTimeout = 20 * time.Millisecond
 	x := openIdleWorld(t, cfg)
-	ep, err := x.w.NewEP(x.newWorker(t).Address(), EPConfig{})
+	ep, err := x.w.NewEP(x.newWorker(t).Address(), ucp.EPConfig{})
 	require.NoError(t, err)
 	r, err := ep.SendActive(1, nil, nil, nil)
 	require.NoError(t, err)
 	newEventLoop(t, x.w).until(r.Done)
-	require.ErrorIs(t, r.take(), ucs.ErrTimedOut)
+	require.ErrorIs(t, r.Take(), ucs.ErrTimedOut)
 }
 
 // dials makes another worker dial.
 func dials(t *testing.T, x *idleWorld, l *eventLoop) {
 	peers := 0
-	listener, err := x.w.Listen(t.Context(), "unix", "@gucx-arm-"+fmt.Sprint(time.Now().UnixNano()), ListenConfig{
-		OnPeer: func(*Peer) { peers++ },
+	listener, err := x.w.Listen(t.Context(), "unix", "@gucx-arm-"+fmt.Sprint(time.Now().UnixNano()), ucp.ListenConfig{
+		OnPeer: func(*ucp.Peer) { peers++ },
 	})
 	require.NoError(t, err)
 	l.requireQuiet()
 	other := x.newWorker(t)
 	dialed := make(chan error, 1)
 	go func() {
-		_, err := other.Dial(context.Background(), "unix", listener.Addr().String(), DialConfig{})
+		_, err := other.Dial(context.Background(), "unix", listener.Addr().String(), ucp.DialConfig{})
 		dialed <- err
 		x.w.Signal()
 	}()
@@ -214,10 +216,10 @@ func dials(t *testing.T, x *idleWorld, l *eventLoop) {
 func TestArm_PeerDies(t *testing.T) {
 	for _, tls := range tlsets.ProcessSets() {
 		t.Run(tls, func(t *testing.T) {
-			x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
+			x := openIdleWorld(t, ucppair.FromEnv(t, "TLS="+tls))
 			l := newEventLoop(t, x.w)
-			var from *EP
-			x.w.OnActive(tlsets.SleeperID, func(m *ActiveMessage) { from = m.From })
+			var from *ucp.EP
+			x.w.OnActive(tlsets.SleeperID, func(m *ucp.ActiveMessage) { from = m.From })
 			c := roles.Start(t, "sleeper", tls, fmt.Sprintf("%x", x.w.Address()))
 			l.until(func() bool { return from != nil })
 			l.requireQuiet()
@@ -232,23 +234,23 @@ func TestArm_LosesNoEvent(t *testing.T) {
 	rounds := testenv.Rounds(100, 100_000)
 	for _, tls := range armSets() {
 		t.Run(tls, func(t *testing.T) {
-			x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
+			x := openIdleWorld(t, ucppair.FromEnv(t, "TLS="+tls))
 			l := newEventLoop(t, x.w)
 			other := x.newWorker(t)
 			spins := 0
-			other.OnActive(1, func(m *ActiveMessage) {
+			other.OnActive(1, func(m *ucp.ActiveMessage) {
 				spins = (spins*13 + 7) % 4099
 				for i := 0; i < spins; i++ {
-					_ = other.closed // up to some microseconds, which differ each time
+					_ = other.Closed() // up to some microseconds, which differ each time
 				}
 				r, err := m.From.SendActive(2, nil, nil, nil)
 				assert.NoError(t, err)
 				r.Release()
 			})
 			replies := 0
-			x.w.OnActive(2, func(*ActiveMessage) { replies++ })
+			x.w.OnActive(2, func(*ucp.ActiveMessage) { replies++ })
 			stop := background(1, other.Serve)
-			ep, err := x.w.NewEP(other.Address(), EPConfig{})
+			ep, err := x.w.NewEP(other.Address(), ucp.EPConfig{})
 			require.NoError(t, err)
 			var signals atomic.Int64
 			for i := range rounds {
@@ -269,7 +271,7 @@ func TestArm_LosesNoEvent(t *testing.T) {
 
 // TestArm_Errors: a worker that is closed or shared has no descriptor.
 func TestArm_Errors(t *testing.T) {
-	x := openIdleWorld(t, fromEnv(t, "TLS=self"))
+	x := openIdleWorld(t, ucppair.FromEnv(t, "TLS=self"))
 	w := x.newWorker(t)
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Arm(), ucs.ErrClosed)
@@ -295,14 +297,14 @@ func TestArm_RunsNoCallback(t *testing.T) {
 				from = x.peers[0]
 			}
 			received := 0
-			x.w.OnActive(9, func(*ActiveMessage) { received++ })
-			ep, err := from.NewEP(x.w.Address(), EPConfig{})
+			x.w.OnActive(9, func(*ucp.ActiveMessage) { received++ })
+			ep, err := from.NewEP(x.w.Address(), ucp.EPConfig{})
 			require.NoError(t, err)
 			r, err := ep.SendActive(9, nil, nil, nil)
 			require.NoError(t, err)
 			r.Release()
 			for start := time.Now(); received == 0; {
-				require.Less(t, time.Since(start), patience)
+				require.Less(t, time.Since(start), testenv.Watchdog)
 				if from != x.w {
 					from.Progress()
 				}

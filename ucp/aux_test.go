@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -9,44 +9,46 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 )
 
 // auxPair has two transports that carry handshakes; fud is better.
-func auxPair(t *testing.T) (*pair, *faketp.Fabric) {
+func auxPair(t *testing.T) (*ucppair.Pair, *faketp.Fabric) {
 	slow := faketp.LikeTCP()
 	slow.Latency = 10 * faketp.LikeUD().Latency
-	p, f := fakePair(t, Config{WireupTimeout: time.Minute}, faketp.LikeRC(), faketp.LikeUD(), slow)
-	return p.connect(), f
+	p, f := ucppair.Fake(t, ucp.Config{WireupTimeout: time.Minute}, faketp.LikeRC(), faketp.LikeUD(), slow)
+	return p.Connect(), f
 }
 
 // breakAux makes the auxiliary endpoints of an end fail.
-func (x *end) breakAux(st ucs.Status) {
-	for e := range x.w.eps.All() {
-		if e.link == nil {
+func breakAux(x *ucppair.End, st ucs.Status) {
+	for e := range x.W.EPs().All() {
+		if !e.Linked() {
 			continue
 		}
-		if ep := e.link.carrier.(*conn.AM).EP(); ep != nil {
+		if ep := e.Carrier().(*conn.AM).EP(); ep != nil {
 			ep.(*faketp.EP).Fail(st)
 		}
 	}
 }
 
 // checkConnects checks that the put r and a later put arrive over the best transport.
-func (p *pair) checkConnects(t *testing.T, r *Request) {
+func checkConnects(p *ucppair.Pair, t *testing.T, r *ucp.Request) {
 	t.Helper()
-	sleepWith(2*firstPause, &p.a, &p.b)
+	sleepWith(2*firstPause, &p.A, &p.B)
 	require.NoError(t, ended(t, r))
-	require.NoError(t, p.finish(p.a.ep.Put([]byte{6}, p.b.mem.Addr()+1, p.a.key, nil)))
-	require.NoError(t, p.flush())
-	assert.Equal(t, []byte{5, 6}, p.b.mem.Bytes()[:2])
-	assert.Equal(t, "frc", p.a.ep.lane(0).Iface.kind())
-	for _, x := range []*end{&p.a, &p.b} {
-		for e := range x.w.eps.All() {
+	require.NoError(t, p.Finish(p.A.EP.Put([]byte{6}, p.B.Mem.Addr()+1, p.A.Key, nil)))
+	require.NoError(t, p.Flush())
+	assert.Equal(t, []byte{5, 6}, p.B.Mem.Bytes()[:2])
+	assert.Equal(t, "frc", kindOf(p.A.EP.Lane(0).Iface))
+	for _, x := range []*ucppair.End{&p.A, &p.B} {
+		for e := range x.W.EPs().All() {
 			assert.NoError(t, e.Err())
-			assert.True(t, e.link.conn.Quiet())
-			assert.True(t, e.link.carrier.Idle(), "closed after the handshake")
+			assert.True(t, e.Handshake().Quiet())
+			assert.True(t, e.Carrier().Idle(), "closed after the handshake")
 		}
 	}
 }
@@ -57,13 +59,13 @@ func TestAux_FallsBack(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, f := auxPair(t)
-				r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+				r, err := p.A.EP.Put([]byte{5}, p.B.Mem.Addr(), p.A.Key, nil)
 				require.NoError(t, err)
 				if who == "responder" {
-					p.a.spin()
+					spin(&p.A)
 				}
 				f.FailNext("new ep fud", ucs.ErrNoMemory)
-				p.checkConnects(t, r)
+				checkConnects(p, t, r)
 				assert.Empty(t, f.Failures, "it was tried")
 			})
 		})
@@ -77,15 +79,15 @@ func TestAux_BreaksAtAnyStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, f := auxPair(t)
-				r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+				r, err := p.A.EP.Put([]byte{5}, p.B.Mem.Addr(), p.A.Key, nil)
 				require.NoError(t, err)
-				turns := []*end{&p.a, &p.b, &p.a}
+				turns := []*ucppair.End{&p.A, &p.B, &p.A}
 				for k := range at + 1 {
-					turns[k].spin()
+					spin(turns[k])
 				}
 				f.DropArrivals()
-				turns[at].breakAux(ucs.StatusTimedOut)
-				p.checkConnects(t, r)
+				breakAux(turns[at], ucs.StatusTimedOut)
+				checkConnects(p, t, r)
 			})
 		})
 	}
@@ -103,19 +105,19 @@ func TestAux_AllFail(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, _ := auxPair(t)
-			r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+			r, err := p.A.EP.Put([]byte{5}, p.B.Mem.Addr(), p.A.Key, nil)
 			require.NoError(t, err)
 			for _, st := range tc.breaks {
-				p.a.spin()
-				require.NoError(t, p.a.ep.Err())
-				p.a.breakAux(st)
+				spin(&p.A)
+				require.NoError(t, p.A.EP.Err())
+				breakAux(&p.A, st)
 			}
-			p.a.spin()
+			spin(&p.A)
 			for _, st := range tc.breaks {
-				assert.ErrorIs(t, p.a.ep.Err(), st.Err())
+				assert.ErrorIs(t, p.A.EP.Err(), st.Err())
 			}
 			assert.ErrorIs(t, ended(t, r), tc.breaks[0].Err())
-			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+			require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 		})
 	}
 }
@@ -124,12 +126,12 @@ func TestAux_AllFail(t *testing.T) {
 func TestAux_NextHandshakeUsesTheBest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := auxPair(t)
-		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+		r, err := p.A.EP.Put([]byte{5}, p.B.Mem.Addr(), p.A.Key, nil)
 		require.NoError(t, err)
 		f.FailNext("new ep fud", ucs.ErrNoMemory)
-		p.checkConnects(t, r)
+		checkConnects(p, t, r)
 		f.FailNext("new ep fud", ucs.ErrNoMemory)
-		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 		assert.Empty(t, f.Failures, "the DISCONNECT has tried it")
 	})
 }

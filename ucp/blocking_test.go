@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -24,8 +26,8 @@ type blockingForm struct {
 }
 
 // blockingForms are blocking calls of a. b has receives for the messages. The last call closes the EP.
-func (p *pair) blockingForms() []blockingForm {
-	ep, key, addr, buf := p.a.ep, p.a.key, p.b.mem.Addr(), make([]byte, 64)
+func blockingForms(p *ucppair.Pair) []blockingForm {
+	ep, key, addr, buf := p.A.EP, p.A.Key, p.B.Mem.Addr(), make([]byte, 64)
 	word := func(_ uint64, err error) error { return err }
 	length := func(_ int, err error) error { return err }
 	return []blockingForm{
@@ -39,36 +41,36 @@ func (p *pair) blockingForms() []blockingForm {
 		{"stream send", func(ctx context.Context) error { return length(ep.StreamSendWait(ctx, buf[:1])) }},
 		{"tag send", func(ctx context.Context) error { return ep.TagSendWait(ctx, 1, buf[:1], nil) }},
 		{"synchronous tag send", func(ctx context.Context) error { return ep.TagSendSyncWait(ctx, 2, buf[:1], nil) }},
-		{"flush of the worker", p.a.w.FlushWait},
-		{"close", func(ctx context.Context) error { return ep.CloseWait(ctx, CloseFlush) }},
+		{"flush of the worker", p.A.W.FlushWait},
+		{"close", func(ctx context.Context) error { return ep.CloseWait(ctx, ucp.CloseFlush) }},
 	}
 }
 
 // TestBlocking_LocksBeforePost: a blocking call locks the worker before it posts. Another goroutine that closes the
 // worker during the call waits until the call returns.
 func TestBlocking_LocksBeforePost(t *testing.T) {
-	p, f := fakePair(t, Config{}, faketp.LikeSM())
-	p.connect().warm()
-	var recvs []*Request
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	p.Connect().Warm()
+	var recvs []*ucp.Request
 	for range 3 {
-		r, err := p.b.w.TagRecv(make([]byte, 64), 0, 0, nil, nil)
+		r, err := p.B.W.TagRecv(make([]byte, 64), 0, 0, nil, nil)
 		require.NoError(t, err)
 		recvs = append(recvs, r)
 	}
-	require.NoError(t, p.finish(p.a.ep.TagSend(1, nil, nil)))
-	p.idle()
+	require.NoError(t, p.Finish(p.A.EP.TagSend(1, nil, nil)))
+	idle(p)
 	t.Cleanup(func() {
 		for _, r := range recvs {
 			r.Release()
 		}
 	})
-	p.serve()
+	serveBoth(p)
 	posts := 0
 	f.IfaceOf(0, 0).Posting = func() {
 		posts++
-		assert.True(t, p.a.w.engine.Turn.Taken())
+		assert.True(t, p.A.W.Engine().Turn.Taken())
 	}
-	for _, form := range p.blockingForms() {
+	for _, form := range blockingForms(p) {
 		before := posts
 		require.NoError(t, form.do(t.Context()), form.name)
 		assert.Greater(t, posts, before, form.name)
@@ -79,12 +81,12 @@ func TestBlocking_LocksBeforePost(t *testing.T) {
 // worker at any time.
 func TestBlocking_ClosedAnytime(t *testing.T) {
 	for range testenv.Rounds(50, 1000) {
-		p, _ := fakePair(t, Config{}, faketp.LikeSM())
-		p.connect().warm()
-		p.serve()
-		forms := p.blockingForms()
+		p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+		p.Connect().Warm()
+		serveBoth(p)
+		forms := blockingForms(p)
 		forms[len(forms)-1] = blockingForm{"tag receive", func(ctx context.Context) error {
-			_, err := p.a.w.TagRecvWait(ctx, make([]byte, 1), 1, exact, nil)
+			_, err := p.A.W.TagRecvWait(ctx, make([]byte, 1), 1, exact, nil)
 			return err
 		}}
 		var calls atomic.Int64
@@ -107,7 +109,7 @@ func TestBlocking_ClosedAnytime(t *testing.T) {
 		for n := rand.Int64N(40); calls.Load() < n; {
 			runtime.Gosched()
 		}
-		require.NoError(t, p.a.w.Close())
+		require.NoError(t, p.A.W.Close())
 		<-ended
 	}
 }

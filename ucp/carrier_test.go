@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 )
@@ -14,8 +16,8 @@ import (
 // memCarrier passes messages to the other worker as a stream does: some are delayed, and it reports a break after
 // messages were lost.
 type memCarrier struct {
-	e    *EP
-	to   *Worker
+	e    *ucp.EP
+	to   *ucp.Worker
 	wait [][]byte
 	hold int // messages to delay
 	lose int // messages to lose, after which it breaks
@@ -29,7 +31,7 @@ func (c *memCarrier) Send(msg []byte, repeat bool) {
 		return
 	}
 	c.wait = append(c.wait, msg)
-	c.e.w.schedule(c.e)
+	c.e.Schedule()
 }
 
 func (c *memCarrier) Advance(bool) bool {
@@ -46,8 +48,7 @@ func (c *memCarrier) Advance(bool) bool {
 			c.err = ucs.ErrIO
 			return false
 		}
-		c.to.connecting.inbox.Add(msg)
-		c.to.engine.Raise()
+		c.to.DeliverHandshake(msg)
 	}
 	return true
 }
@@ -65,19 +66,19 @@ func (c *memCarrier) Idle() bool   { return len(c.wait) == 0 }
 func (c *memCarrier) Close()       { c.wait, c.err = nil, nil }
 
 // carried is a pair over frc whose handshakes do not use fud.
-func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *faketp.Fabric) {
-	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	for _, w := range []*Worker{p.a.w, p.b.w} {
-		w.carrier = func(e *EP) conn.Carrier {
-			c := &memCarrier{e: e, to: p.b.w}
-			if e.w == p.b.w {
-				c.to = p.a.w
+func carried(t *testing.T, edit func(c *memCarrier)) (*ucppair.Pair, *faketp.Fabric) {
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	for _, w := range []*ucp.Worker{p.A.W, p.B.W} {
+		w.UseCarrier(func(e *ucp.EP) conn.Carrier {
+			c := &memCarrier{e: e, to: p.B.W}
+			if e.Worker() == p.B.W {
+				c.to = p.A.W
 			}
 			edit(c)
 			return c
-		}
+		})
 	}
-	return p.connect(), f
+	return p.Connect(), f
 }
 
 // TestCarrier_NotActiveMessages: an EP connects and disconnects over a carrier other than active messages, also if the carrier
@@ -90,14 +91,14 @@ func TestCarrier_NotActiveMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f := carried(t, edit)
-			require.NoError(t, p.finish(p.a.ep.Put([]byte{9}, p.a.key.Addr(), p.a.key, nil)))
-			require.NoError(t, p.flush())
-			assert.Equal(t, byte(9), p.b.mem.Bytes()[0])
+			require.NoError(t, p.Finish(p.A.EP.Put([]byte{9}, p.A.Key.Addr(), p.A.Key, nil)))
+			require.NoError(t, p.Flush())
+			assert.Equal(t, byte(9), p.B.Mem.Bytes()[0])
 			assert.Equal(t, 2, f.EPsOpened, "one at each side, of frc")
 			assert.Zero(t, f.Sent, "active messages")
-			c, err := p.a.ep.Close(CloseFlush)
-			require.NoError(t, p.finish(c, err))
-			p.until(func() bool { return p.a.w.eps.Len()+p.b.w.eps.Len() == 0 })
+			c, err := p.A.EP.Close(ucp.CloseFlush)
+			require.NoError(t, p.Finish(c, err))
+			p.Until(func() bool { return p.A.W.EPs().Len()+p.B.W.EPs().Len() == 0 })
 		})
 	}
 }
@@ -105,7 +106,7 @@ func TestCarrier_NotActiveMessages(t *testing.T) {
 // TestCarrier_Dead: an EP whose carrier cannot recover fails.
 func TestCarrier_Dead(t *testing.T) {
 	p, _ := carried(t, func(c *memCarrier) { c.lose, c.dead = 1, true })
-	r, err := p.a.ep.Put([]byte{9}, p.a.key.Addr(), p.a.key, nil)
-	require.ErrorIs(t, p.finish(r, err), ucs.ErrIO)
-	assert.ErrorContains(t, p.a.ep.Err(), "handshake")
+	r, err := p.A.EP.Put([]byte{9}, p.A.Key.Addr(), p.A.Key, nil)
+	require.ErrorIs(t, p.Finish(r, err), ucs.ErrIO)
+	assert.ErrorContains(t, p.A.EP.Err(), "handshake")
 }

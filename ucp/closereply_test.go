@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"errors"
@@ -8,32 +8,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // replyWaits makes a handler of b close the EP of an RTS while the iface is full: the reply that rejects the RTS waits
 // for resources.
-func replyWaits(t *testing.T) (p *pair, f *faketp.Fabric, sent, closing *Request) {
-	p, f = fakePair(t, Config{}, faketp.LikeSM())
-	p.both().warm()
-	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.b.key.Addr(), p.b.key, nil)))
-	p.b.w.OnActive(1, func(m *ActiveMessage) {
+func replyWaits(t *testing.T) (p *ucppair.Pair, f *faketp.Fabric, sent, closing *ucp.Request) {
+	p, f = ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	p.Both().Warm()
+	require.NoError(t, p.Finish(p.B.EP.Put([]byte{1}, p.B.Key.Addr(), p.B.Key, nil)))
+	p.B.W.OnActive(1, func(m *ucp.ActiveMessage) {
 		for range f.Kinds[0].Depth {
-			assert.NoError(t, releaseRequest(p.b.ep.Put(make([]byte, faketp.MaxBcopy), p.b.key.Addr(), p.b.key, nil)))
+			assert.NoError(t, ucppair.Release(p.B.EP.Put(make([]byte, faketp.MaxBcopy), p.B.Key.Addr(), p.B.Key, nil)))
 		}
 		var err error
-		closing, err = m.From.Close(CloseFlush)
+		closing, err = m.From.Close(ucp.CloseFlush)
 		assert.NoError(t, err)
 	})
-	e, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	e, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
-	got := collect(t, p.b.w, 2)
-	require.NoError(t, p.finish(e.SendActive(2, nil, nil, nil)))
-	p.until(have(t, got, 1))
-	p.idle() // the credit has been returned
+	got := collect(t, p.B.W, 2)
+	require.NoError(t, p.Finish(e.SendActive(2, nil, nil, nil)))
+	p.Until(have(t, got, 1))
+	idle(p) // the credit has been returned
 	sent, err = e.SendActive(1, nil, make([]byte, 200_000), nil)
 	require.NoError(t, err)
-	p.until(func() bool { return closing != nil })
+	p.Until(func() bool { return closing != nil })
 	return p, f, sent, closing
 }
 
@@ -41,9 +43,9 @@ func replyWaits(t *testing.T) (p *pair, f *faketp.Fabric, sent, closing *Request
 // has been sent.
 func TestClose_WaitsForReply(t *testing.T) {
 	p, _, sent, closing := replyWaits(t)
-	require.NoError(t, releaseRequest(p.b.ep.Close(CloseForce))) // the lane has resources now, and the queue does not know yet
-	require.NoError(t, p.finish(closing, nil))
-	if err := p.finish(sent, nil); err != nil {
+	require.NoError(t, ucppair.Release(p.B.EP.Close(ucp.CloseForce))) // the lane has resources now, and the queue does not know yet
+	require.NoError(t, p.Finish(closing, nil))
+	if err := p.Finish(sent, nil); err != nil {
 		assert.True(t, errors.Is(err, ucs.ErrPeerClosed), err)
 	}
 }
@@ -53,10 +55,10 @@ func TestClose_ReplyDroppedWithWorker(t *testing.T) {
 	p, f, sent, closing := replyWaits(t)
 	f.IfaceOf(1, 0).Stuck = true
 	for range 100 {
-		p.step()
+		p.Step()
 	}
 	require.False(t, closing.Done())
-	require.NoError(t, p.b.w.Close())
+	require.NoError(t, p.B.W.Close())
 	assert.NoError(t, ended(t, closing))
-	assert.ErrorIs(t, p.finish(sent, nil), ucs.ErrConnReset, "no DISCONNECT was sent")
+	assert.ErrorIs(t, p.Finish(sent, nil), ucs.ErrConnReset, "no DISCONNECT was sent")
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -60,16 +62,16 @@ func forbidCall(index string) (unix.Errno, error) {
 }
 
 // openFaulty opens a worker whose connections take at most the given time.
-func openFaulty(c *roles.Side, wireup string) (*Worker, error) {
+func openFaulty(c *roles.Side, wireup string) (*ucp.Worker, error) {
 	limit, err := time.ParseDuration(wireup)
 	if err != nil {
 		return nil, err
 	}
-	ctx, err := openContextWith(Config{WireupTimeout: limit}, c.Args[0])
+	ctx, err := ucppair.OpenContextWith(ucp.Config{WireupTimeout: limit}, c.Args[0])
 	if err != nil {
 		return nil, err
 	}
-	return ctx.NewWorker(WorkerConfig{})
+	return ctx.NewWorker(ucp.WorkerConfig{})
 }
 
 // faultyRole opens a worker, makes a system call fail from then on, dials and puts. It prints "done", "errno" if the
@@ -95,7 +97,7 @@ func faultyHostRole(c *roles.Side) error {
 	if err != nil {
 		return err
 	}
-	l, err := w.Listen(context.Background(), c.Args[3], c.Args[4], ListenConfig{})
+	l, err := w.Listen(context.Background(), c.Args[3], c.Args[4], ucp.ListenConfig{})
 	if err != nil {
 		return err
 	}
@@ -120,10 +122,10 @@ func dialOutcome(err error, errno unix.Errno) string {
 }
 
 // dialAndPut puts 64 KiB into the memory that the listener publishes as "all", if there is any.
-func dialAndPut(w *Worker, network, address string) error {
+func dialAndPut(w *ucp.Worker, network, address string) error {
 	ctx, stop := context.WithTimeout(context.Background(), testenv.Watchdog)
 	defer stop()
-	p, err := w.Dial(ctx, network, address, DialConfig{})
+	p, err := w.Dial(ctx, network, address, ucp.DialConfig{})
 	if err != nil {
 		return err
 	}
@@ -135,7 +137,7 @@ func dialAndPut(w *Worker, network, address string) error {
 			return fmt.Errorf("flush: %w", err)
 		}
 	}
-	return p.EP.CloseWait(ctx, CloseFlush)
+	return p.EP.CloseWait(ctx, ucp.CloseFlush)
 }
 
 // faultyCases are transports and the index of the network.
@@ -158,8 +160,8 @@ func TestDial_SyscallFails(t *testing.T) {
 	for _, tc := range faultyCases {
 		n := networks[tc.network]
 		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
-			p := newPair(t, tlsets.Real(tc.tls), fromEnv(t, "TLS="+tc.tls))
-			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			p := ucppair.New(t, tlsets.Real(tc.tls), ucppair.FromEnv(t, "TLS="+tc.tls))
+			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			failed := false
 			for i, call := range connectCalls {
 				wireup, want := time.Minute, []string{"done", "errno"}
@@ -167,17 +169,17 @@ func TestDial_SyscallFails(t *testing.T) {
 					wireup, want = time.Second, []string{"timeout"}
 				}
 				c := roles.New(t, "faulty", tc.tls, wireup, i, n.network, l.Addr())
-				said := p.lines(c, 1)
+				said := linesOf(p, c, 1)
 				require.Len(t, said, 1, call.name)
 				assert.Contains(t, want, said[0], call.name)
 				failed = failed || said[0] == "errno"
 				require.NoError(t, c.In.Close())
 				assert.NoError(t, c.Cmd.Wait(), call.name)
-				p.until(func() bool { return p.b.w.eps.Len() == 0 })
+				p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
 			}
 			assert.True(t, failed, "no call makes Dial fail")
 			c := roles.New(t, "dial", tc.tls, n.network, l.Addr(), "close")
-			require.Equal(t, []string{"connected"}, p.lines(c, 1), "a later peer")
+			require.Equal(t, []string{"connected"}, linesOf(p, c, 1), "a later peer")
 			c.Kill(t)
 		})
 	}
@@ -193,27 +195,27 @@ func TestListen_SyscallFails(t *testing.T) {
 	for _, tc := range faultyCases {
 		n := networks[tc.network]
 		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
-			cfg := fromEnv(t, "TLS="+tc.tls)
+			cfg := ucppair.FromEnv(t, "TLS="+tc.tls)
 			cfg.WireupTimeout = wireup
-			p := newPair(t, tlsets.Real(tc.tls), cfg)
+			p := ucppair.New(t, tlsets.Real(tc.tls), cfg)
 			failed := false
 			for i, call := range connectCalls {
 				if call.name == "accept4" {
 					continue
 				}
 				c := roles.New(t, "faultyhost", tc.tls, wireup, i, n.network, n.address(t))
-				where := p.lines(c, 1)
+				where := linesOf(p, c, 1)
 				require.Len(t, where, 1, call.name)
-				err := dialAndPut(p.a.w, n.network, where[0])
+				err := dialAndPut(p.A.W, n.network, where[0])
 				assert.NotErrorIs(t, err, context.DeadlineExceeded, call.name)
 				failed = failed || err != nil
 				c.Kill(t)
-				p.until(func() bool { return p.a.w.eps.Len() == 0 })
+				p.Until(func() bool { return p.A.W.EPs().Len() == 0 })
 			}
 			assert.True(t, failed, "no call makes Dial fail")
-			p.a.w.ctx.cfg.WireupTimeout = time.Minute // a busy machine may take long to connect
-			l := p.b.listen(t, n.network, n.address(t), ListenConfig{})
-			_, err := p.dialTo(l, DialConfig{})
+			p.A.W.Context().Configuration().WireupTimeout = time.Minute // a busy machine may take long to connect
+			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{})
+			_, err := dialTo(p, l, ucp.DialConfig{})
 			require.NoError(t, err, "another listener afterwards")
 		})
 	}

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,7 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -55,27 +58,27 @@ func TestCosts_Measured(t *testing.T) {
 	for _, tc := range []struct {
 		name                 string
 		fragments, call      uct.Cost
-		from                 CostSource
+		from                 ucp.CostSource
 		measured, registered int
 	}{
-		{"the kernel is fast", slow, fast, CostsMeasured, 2, 1},
-		{"the kernel is slow", fast, slow, CostsMeasured, 2, 0},
-		{"declared", slow, fast, CostsDeclared, 0, 0},
+		{"the kernel is fast", slow, fast, ucp.CostsMeasured, 2, 1},
+		{"the kernel is slow", fast, slow, ucp.CostsMeasured, 2, 0},
+		{"declared", slow, fast, ucp.CostsDeclared, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := &gauge{fragments: tc.fragments, call: tc.call}
-			p := newPair(t, g.over(), Config{Costs: tc.from}).both().warm()
-			from, to := pattern(registerLen, 1), make([]byte, registerLen)
-			p.sendTag(from[:8000], to[:8000])
-			require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
-			require.NoError(t, p.flush())
+			p := ucppair.New(t, g.over(), ucp.Config{Costs: tc.from}).Both().Warm()
+			from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
+			sendTag(p, from[:8000], to[:8000])
+			require.NoError(t, p.Finish(p.A.EP.Put(from[:tlsets.MemLen], p.B.Mem.Addr(), p.A.Key, nil)))
+			require.NoError(t, p.Flush())
 			assert.Zero(t, g.measured, "no large message was sent")
 			for range 2 {
-				p.sendTag(from, to)
-				requireBytes(t, from, to)
+				sendTag(p, from, to)
+				testenv.RequireBytes(t, from, to)
 			}
 			assert.Equal(t, tc.measured, g.measured)
-			assert.Equal(t, tc.registered, p.a.registrations())
+			assert.Equal(t, tc.registered, registrations(&p.A))
 		})
 	}
 }
@@ -83,20 +86,20 @@ func TestCosts_Measured(t *testing.T) {
 // TestCosts_Explain: Explain says where the costs are from.
 func TestCosts_Explain(t *testing.T) {
 	g := &gauge{fragments: uct.Cost{Send: time.Microsecond, Bandwidth: 1e9}, call: uct.Cost{Send: 1, Bandwidth: 9e9}}
-	for from, want := range map[CostSource]string{CostsMeasured: "measured", CostsDeclared: "declared"} {
-		p := newPair(t, g.over(), Config{Costs: from}).connect()
-		assert.Contains(t, p.a.ep.Explain(), "costs by which messages go over sm memory: "+want+"\n")
-		p.a.w.ifaces[0].costs().Assumed = true
-		assert.Equal(t, from == CostsMeasured, p.a.w.ifaces[0].costsFrom() == "assumed, as they could not be measured")
+	for from, want := range map[ucp.CostSource]string{ucp.CostsMeasured: "measured", ucp.CostsDeclared: "declared"} {
+		p := ucppair.New(t, g.over(), ucp.Config{Costs: from}).Connect()
+		assert.Contains(t, p.A.EP.Explain(), "costs by which messages go over sm memory: "+want+"\n")
+		p.A.W.Ifaces()[0].Costs().Assumed = true
+		assert.Equal(t, from == ucp.CostsMeasured, p.A.W.Ifaces()[0].CostsFrom() == "assumed, as they could not be measured")
 	}
 }
 
 func TestConfig_Costs(t *testing.T) {
-	for value, want := range map[string]CostSource{"measured": CostsMeasured, "declared": CostsDeclared} {
-		var cfg Config
+	for value, want := range map[string]ucp.CostSource{"measured": ucp.CostsMeasured, "declared": ucp.CostsDeclared} {
+		var cfg ucp.Config
 		require.NoError(t, config.FromEnv([]string{"GUCX_COSTS=" + value}, cfg.Table()))
 		assert.Equal(t, want, cfg.Costs)
 		require.NoError(t, cfg.Validate())
 	}
-	assert.ErrorIs(t, (&Config{Costs: "guessed"}).Validate(), ucs.ErrInvalidParam)
+	assert.ErrorIs(t, (&ucp.Config{Costs: "guessed"}).Validate(), ucs.ErrInvalidParam)
 }

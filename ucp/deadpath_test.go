@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,7 +6,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -21,13 +24,13 @@ var whyDead = map[string]error{
 }
 
 // deadFirst is a pair with two devices of one class. The better one cannot reach the peer, for a given reason.
-func deadFirst(t *testing.T, cfg Config, why error, first faketp.Kind) (*pair, *faketp.Fabric) {
+func deadFirst(t *testing.T, cfg ucp.Config, why error, first faketp.Kind) (*ucppair.Pair, *faketp.Fabric) {
 	first.Name, first.Dials = "fdead", true
 	second := faketp.LikeTCP()
 	second.Latency, second.Dials = 10*faketp.LikeUD().Latency, true
-	p, f := fakePair(t, cfg, first, second)
+	p, f := ucppair.Fake(t, cfg, first, second)
 	f.Dead["fdead"] = why
-	return p.connect(), f
+	return p.Connect(), f
 }
 
 // TestDeadPath_OtherDeviceWorks: if the better device cannot reach the peer, all operations use the other one, in both
@@ -35,34 +38,34 @@ func deadFirst(t *testing.T, cfg Config, why error, first faketp.Kind) (*pair, *
 func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 	for name, why := range whyDead {
 		t.Run(name, func(t *testing.T) {
-			p, f := deadFirst(t, Config{}, why, faketp.LikeTCP())
-			require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(100, 1), nil)))
+			p, f := deadFirst(t, ucp.Config{}, why, faketp.LikeTCP())
+			require.NoError(t, p.Finish(p.A.EP.TagSend(1, testenv.Pattern(100, 1), nil)))
 			got := make([]byte, 100)
-			require.NoError(t, p.finish(p.b.w.TagRecv(got, 1, exact, nil, nil)))
-			requireBytes(t, pattern(100, 1), got)
-			p.until(func() bool { return p.a.ep.link.conn.Quiet() && p.b.peerEP(t).link.conn.Quiet() })
+			require.NoError(t, p.Finish(p.B.W.TagRecv(got, 1, exact, nil, nil)))
+			testenv.RequireBytes(t, testenv.Pattern(100, 1), got)
+			p.Until(func() bool { return p.A.EP.Handshake().Quiet() && peerEP(&p.B, t).Handshake().Quiet() })
 			tried := f.Opened["fdead"]
 
-			require.NoError(t, p.finish(p.a.ep.Put(pattern(600, 2), p.a.key.Addr(), p.a.key, nil)))
-			require.NoError(t, p.flush())
-			requireBytes(t, pattern(600, 2), p.b.mem.Bytes()[:600])
+			require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(600, 2), p.A.Key.Addr(), p.A.Key, nil)))
+			require.NoError(t, p.Flush())
+			testenv.RequireBytes(t, testenv.Pattern(600, 2), p.B.Mem.Bytes()[:600])
 			for _, x := range []struct {
-				from *EP
-				to   *Worker
-			}{{p.a.ep, p.b.w}, {p.b.peerEP(t), p.a.w}} {
+				from *ucp.EP
+				to   *ucp.Worker
+			}{{p.A.EP, p.B.W}, {peerEP(&p.B, t), p.A.W}} {
 				const long = 100_000
-				sent, err := x.from.TagSend(2, pattern(long, 3), nil)
+				sent, err := x.from.TagSend(2, testenv.Pattern(long, 3), nil)
 				require.NoError(t, err)
 				got := make([]byte, long)
-				require.NoError(t, p.finish(x.to.TagRecv(got, 2, exact, nil, nil)))
-				require.NoError(t, p.finish(sent, nil))
-				requireBytes(t, pattern(long, 3), got)
+				require.NoError(t, p.Finish(x.to.TagRecv(got, 2, exact, nil, nil)))
+				require.NoError(t, p.Finish(sent, nil))
+				testenv.RequireBytes(t, testenv.Pattern(long, 3), got)
 			}
 			assert.Equal(t, tried, f.Opened["fdead"], "endpoints over the dead device")
-			assert.Equal(t, "ftcp", p.a.ep.lane(wireup.AM).Iface.kind())
-			assert.Zero(t, counters(p.a.w)["worker.failed_eps"]+counters(p.b.w)["worker.failed_eps"])
-			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-			p.until(func() bool { return p.a.w.eps.Len()+p.b.w.eps.Len() == 0 })
+			assert.Equal(t, "ftcp", kindOf(p.A.EP.Lane(wireup.AM).Iface))
+			assert.Zero(t, counters(p.A.W)["worker.failed_eps"]+counters(p.B.W)["worker.failed_eps"])
+			require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+			p.Until(func() bool { return p.A.W.EPs().Len()+p.B.W.EPs().Len() == 0 })
 		})
 	}
 }
@@ -71,17 +74,17 @@ func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 func TestDeadPath_None(t *testing.T) {
 	for name, why := range whyDead {
 		t.Run(name, func(t *testing.T) {
-			p, f := deadFirst(t, Config{}, why, faketp.LikeTCP())
+			p, f := deadFirst(t, ucp.Config{}, why, faketp.LikeTCP())
 			f.Dead["ftcp"] = ucs.ErrUnreachable
-			err := p.finish(p.a.ep.TagSend(1, pattern(100, 1), nil))
+			err := p.Finish(p.A.EP.TagSend(1, testenv.Pattern(100, 1), nil))
 			if err == nil {
-				err = p.flush()
+				err = p.Flush()
 			}
 			require.ErrorIs(t, err, ucs.ErrEPFailed)
 			require.ErrorIs(t, err, ucs.ErrUnreachable)
 			assert.ErrorContains(t, err, "fdead")
 			assert.ErrorContains(t, err, "ftcp")
-			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+			require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 		})
 	}
 }
@@ -94,19 +97,19 @@ func TestDeadPath_Fetches(t *testing.T) {
 			t.Run(scheme+"/"+name, func(t *testing.T) {
 				first := faketp.LikeTCP()
 				first.Caps &^= uct.CapAMBcopy
-				p, _ := deadFirst(t, Config{RndvScheme: scheme}, why, first)
+				p, _ := deadFirst(t, ucp.Config{RndvScheme: scheme}, why, first)
 				const long = 100_000
 				for k := range 3 {
-					sent, err := p.a.ep.TagSend(2, pattern(long, k), nil)
+					sent, err := p.A.EP.TagSend(2, testenv.Pattern(long, k), nil)
 					require.NoError(t, err)
 					got := make([]byte, long)
-					require.NoError(t, p.finish(p.b.w.TagRecv(got, 2, exact, nil, nil)))
-					require.NoError(t, p.finish(sent, nil))
-					requireBytes(t, pattern(long, k), got)
+					require.NoError(t, p.Finish(p.B.W.TagRecv(got, 2, exact, nil, nil)))
+					require.NoError(t, p.Finish(sent, nil))
+					testenv.RequireBytes(t, testenv.Pattern(long, k), got)
 				}
-				require.NoError(t, p.finish(p.a.ep.Get(make([]byte, 5000), p.a.key.Addr(), p.a.key, nil)))
-				assert.NoError(t, p.a.ep.Err())
-				assert.NoError(t, p.b.peerEP(t).Err())
+				require.NoError(t, p.Finish(p.A.EP.Get(make([]byte, 5000), p.A.Key.Addr(), p.A.Key, nil)))
+				assert.NoError(t, p.A.EP.Err())
+				assert.NoError(t, peerEP(&p.B, t).Err())
 			})
 		}
 	}

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"errors"
@@ -7,7 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -24,10 +27,10 @@ func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
 				x := startTarget(t, tls)
 				require.NoError(t, end(x))
 				_ = x.cmd.Wait() // returns the exit status
-				cfg := fromEnv(t, "TLS="+tls)
+				cfg := ucppair.FromEnv(t, "TLS="+tls)
 				cfg.WireupTimeout = config.Infinite
 				in := x.reachWith(t, cfg)
-				err := in.ep.PutWait(in.ctx, pattern(8, 1), in.key.Addr(), in.key, nil)
+				err := in.ep.PutWait(in.ctx, testenv.Pattern(8, 1), in.key.Addr(), in.key, nil)
 				if err == nil { // it is in flight
 					err = in.ep.FlushWait(in.ctx)
 				}
@@ -35,7 +38,7 @@ func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
 				assert.True(t, gone(err), "%v", err)
 				assert.True(t, gone(in.ep.Err()), "%v", in.ep.Err())
 				in.refused(t)
-				require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
+				require.NoError(t, in.ep.CloseWait(in.ctx, ucp.CloseFlush))
 			})
 		}
 	}

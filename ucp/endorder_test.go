@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"flag"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -31,12 +33,12 @@ func TestEndOrder(t *testing.T) {
 	var b strings.Builder
 	for _, set := range []struct {
 		name  string
-		cfg   Config
+		cfg   ucp.Config
 		kinds []faketp.Kind
 	}{
-		{"rc+ud", Config{}, []faketp.Kind{faketp.LikeRC(), faketp.LikeUD()}},
-		{"tcp, fragments", Config{RndvScheme: "am"}, []faketp.Kind{faketp.LikeTCP()}},
-		{"sm, tupleq", Config{TagProto: tagProtoTupleq}, []faketp.Kind{faketp.LikeSM()}},
+		{"rc+ud", ucp.Config{}, []faketp.Kind{faketp.LikeRC(), faketp.LikeUD()}},
+		{"tcp, fragments", ucp.Config{RndvScheme: "am"}, []faketp.Kind{faketp.LikeTCP()}},
+		{"sm, tupleq", ucp.Config{TagProto: "tupleq"}, []faketp.Kind{faketp.LikeSM()}},
 	} {
 		for _, how := range endings {
 			for _, connected := range []bool{true, false} {
@@ -81,55 +83,55 @@ var endings = []struct {
 	unconnected bool // also before the EP has connected
 	end         func(x *endOrder)
 }{
-	{"a closes", true, func(x *endOrder) { x.close("a", &x.a, CloseFlush) }},
-	{"a closes by force", true, func(x *endOrder) { x.close("a", &x.a, CloseForce) }},
+	{"a closes", true, func(x *endOrder) { x.close("a", &x.A, ucp.CloseFlush) }},
+	{"a closes by force", true, func(x *endOrder) { x.close("a", &x.A, ucp.CloseForce) }},
 	{"a closes, then by force", false, func(x *endOrder) {
-		x.close("a", &x.a, CloseFlush)
-		x.idle()
-		x.close("a", &x.a, CloseForce)
+		x.close("a", &x.A, ucp.CloseFlush)
+		idle(x.Pair)
+		x.close("a", &x.A, ucp.CloseForce)
 	}},
-	{"b closes", false, func(x *endOrder) { x.close("b", &x.b, CloseFlush) }},
-	{"b closes by force", false, func(x *endOrder) { x.close("b", &x.b, CloseForce) }},
+	{"b closes", false, func(x *endOrder) { x.close("b", &x.B, ucp.CloseFlush) }},
+	{"b closes by force", false, func(x *endOrder) { x.close("b", &x.B, ucp.CloseForce) }},
 	{"both close", false, func(x *endOrder) {
-		x.close("a", &x.a, CloseFlush)
-		x.close("b", &x.b, CloseFlush)
+		x.close("a", &x.A, ucp.CloseFlush)
+		x.close("b", &x.B, ucp.CloseFlush)
 	}},
-	{"a fails", true, func(x *endOrder) { x.a.ep.fail(ucs.StatusTimedOut, ucs.ErrTimedOut, nil) }},
-	{"a's lane fails", false, func(x *endOrder) { x.lane(&x.a).Fail(ucs.StatusTimedOut) }},
-	{"b's lane fails", false, func(x *endOrder) { x.lane(&x.b).Fail(ucs.StatusTimedOut) }},
+	{"a fails", true, func(x *endOrder) { x.A.EP.Fail(ucs.StatusTimedOut, ucs.ErrTimedOut, nil) }},
+	{"a's lane fails", false, func(x *endOrder) { x.lane(&x.A).Fail(ucs.StatusTimedOut) }},
+	{"b's lane fails", false, func(x *endOrder) { x.lane(&x.B).Fail(ucs.StatusTimedOut) }},
 	{"b is killed", false, func(x *endOrder) {
 		for _, i := range x.f.Ifaces[len(x.f.Ifaces)/2:] {
 			i.Kill()
 		}
 	}},
-	{"a's worker closes", true, func(x *endOrder) { require.NoError(x.t, x.a.w.Close()) }},
-	{"b's worker closes", false, func(x *endOrder) { require.NoError(x.t, x.b.w.Close()) }},
+	{"a's worker closes", true, func(x *endOrder) { require.NoError(x.T, x.A.W.Close()) }},
+	{"b's worker closes", false, func(x *endOrder) { require.NoError(x.T, x.B.W.Close()) }},
 	{"b is to fail at the next progress", false, func(x *endOrder) {
-		x.b.ep.markFailed(ucs.StatusRemoteInvalid, ucs.ErrRemoteInvalid, nil)
+		x.B.EP.MarkFailed(ucs.StatusRemoteInvalid, ucs.ErrRemoteInvalid, nil)
 	}},
 }
 
 // endOrder is a pair of workers and what their callers observe.
 type endOrder struct {
-	*pair
+	*ucppair.Pair
 	f     *faketp.Fabric
-	kept  *ActiveMessage
+	kept  *ucp.ActiveMessage
 	lines []string
 }
 
-func newEndOrder(t *testing.T, cfg Config, kinds []faketp.Kind) *endOrder {
-	p, f := fakePair(t, cfg, kinds...)
-	x := &endOrder{pair: p.connect(), f: f}
-	for name, e := range map[string]*end{"a": &x.a, "b": &x.b} {
-		e.w.OnNotify(func(_ *EP, word uint64) { x.log("%s: notified of %d", name, word) })
+func newEndOrder(t *testing.T, cfg ucp.Config, kinds []faketp.Kind) *endOrder {
+	p, f := ucppair.Fake(t, cfg, kinds...)
+	x := &endOrder{Pair: p.Connect(), f: f}
+	for name, e := range map[string]*ucppair.End{"a": &x.A, "b": &x.B} {
+		e.W.OnNotify(func(_ *ucp.EP, word uint64) { x.log("%s: notified of %d", name, word) })
 	}
-	x.b.w.OnActive(7, func(m *ActiveMessage) {
+	x.B.W.OnActive(7, func(m *ucp.ActiveMessage) {
 		x.log("b: active message of %d bytes", m.Length)
 		if m.Data == nil {
 			x.kept = m.Keep()
 		}
 	})
-	x.watchEP("a", x.a.ep)
+	x.watchEP("a", x.A.EP)
 	return x
 }
 
@@ -138,8 +140,8 @@ func (x *endOrder) log(format string, args ...any) {
 }
 
 // watchEP records that an EP has failed.
-func (x *endOrder) watchEP(name string, e *EP) {
-	e.onError = func(_ *EP, err error) { x.log("%s: EP failed: %s", name, outcome(err)) }
+func (x *endOrder) watchEP(name string, e *ucp.EP) {
+	e.SetOnError(func(_ *ucp.EP, err error) { x.log("%s: EP failed: %s", name, outcome(err)) })
 }
 
 // outcome is the result of an operation.
@@ -147,33 +149,32 @@ func outcome(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	return statusOf(err).String()
+	return ucp.StatusOf(err).String()
 }
 
 // watch returns a function that gets the results of a call, and records how the operation completes.
-func (x *endOrder) watch(name string) func(*Request, error) {
-	return func(r *Request, err error) {
+func (x *endOrder) watch(name string) func(*ucp.Request, error) {
+	return func(r *ucp.Request, err error) {
 		switch {
 		case err != nil:
 			x.log("%s: refused, %s", name, outcome(err))
 		case r == nil:
 			x.log("%s: at once", name)
 		default:
-			r.onDone = func(err error) { x.log("%s: %s", name, outcome(err)) }
-			r.armOnDone()
+			r.OnDone(func(err error) { x.log("%s: %s", name, outcome(err)) })
 			r.Release()
 		}
 	}
 }
 
-func (x *endOrder) close(name string, e *end, mode CloseMode) {
-	x.watch(name + " close")(e.ep.Close(mode))
+func (x *endOrder) close(name string, e *ucppair.End, mode ucp.CloseMode) {
+	x.watch(name + " close")(e.EP.Close(mode))
 }
 
 // lane returns the endpoint of the messages of an end.
-func (x *endOrder) lane(e *end) *faketp.EP {
-	for l := range e.ep.link.lanes.All {
-		if f, ok := e.ep.link.lanes.All[l].EP.(*faketp.EP); ok {
+func (x *endOrder) lane(e *ucppair.End) *faketp.EP {
+	for l := range e.EP.Lanes().All {
+		if f, ok := e.EP.Lanes().All[l].EP.(*faketp.EP); ok {
 			return f
 		}
 	}
@@ -195,7 +196,7 @@ func (x *endOrder) run(connected bool, end func(*endOrder)) {
 		x.transfers()
 		x.log("- ends")
 		end(x)
-		x.idle()
+		idle(x.Pair)
 		x.log("- transports go on")
 		x.freeze(false)
 	} else {
@@ -204,113 +205,113 @@ func (x *endOrder) run(connected bool, end func(*endOrder)) {
 		x.log("- ends")
 		end(x)
 	}
-	x.idle()
+	idle(x.Pair)
 	x.log("- afterwards")
 	x.afterwards()
-	x.idle()
+	idle(x.Pair)
 }
 
 // connected connects both EPs and starts messages, most of which wait for a receive.
 func (x *endOrder) connected() {
-	x.warm()
-	x.b.dial(x.t, &x.a)
-	x.watchEP("b", x.b.ep)
-	x.idle()
-	x.watch("b receive of 9")(x.b.tagRecv(9, 1000))
-	x.watch("b receive of 3")(x.b.tagRecv(3, 50_000))
+	x.Warm()
+	x.B.Dial(x.T, &x.A)
+	x.watchEP("b", x.B.EP)
+	idle(x.Pair)
+	x.watch("b receive of 9")(tagRecv(&x.B, 9, 1000))
+	x.watch("b receive of 3")(tagRecv(&x.B, 3, 50_000))
 	x.messages()
-	x.idle()
-	x.watch("b put")(x.b.put(3000))
-	x.watch("b stream receive")(x.b.streamRecv())
-	x.watch("b tag send, matched by nothing")(x.b.tagSend(5, 40_000))
+	idle(x.Pair)
+	x.watch("b put")(postPut(&x.B, 3000))
+	x.watch("b stream receive")(streamRecv(&x.B))
+	x.watch("b tag send, matched by nothing")(tagSendLen(&x.B, 5, 40_000))
 }
 
-func (e *end) tagRecv(tag uint64, n int) (*Request, error) {
-	return e.w.TagRecv(make([]byte, n), tag, exact, nil, nil)
+func tagRecv(e *ucppair.End, tag uint64, n int) (*ucp.Request, error) {
+	return e.W.TagRecv(make([]byte, n), tag, exact, nil, nil)
 }
 
-func (e *end) tagSend(tag uint64, n int) (*Request, error) {
-	return e.ep.TagSend(tag, pattern(n, 1), nil)
+func tagSendLen(e *ucppair.End, tag uint64, n int) (*ucp.Request, error) {
+	return e.EP.TagSend(tag, testenv.Pattern(n, 1), nil)
 }
 
-func (e *end) put(n int) (*Request, error) {
-	return e.ep.Put(pattern(n, 1), e.key.Addr(), e.key, nil)
+func postPut(e *ucppair.End, n int) (*ucp.Request, error) {
+	return e.EP.Put(testenv.Pattern(n, 1), e.Key.Addr(), e.Key, nil)
 }
 
-func (e *end) streamRecv() (*Request, error) {
-	return e.ep.StreamRecv(make([]byte, 10), true, new(int), nil)
+func streamRecv(e *ucppair.End) (*ucp.Request, error) {
+	return e.EP.StreamRecv(make([]byte, 10), true, new(int), nil)
 }
 
 // messages starts messages of each class from a.
 func (x *endOrder) messages() {
-	a := x.a.ep
-	x.watch("tag send of 1 byte")(x.a.tagSend(1, 1))
-	x.watch("tag send, announced")(x.a.tagSend(2, 50_000))
-	x.watch("tag send, received")(x.a.tagSend(3, 50_000))
+	a := x.A.EP
+	x.watch("tag send of 1 byte")(tagSendLen(&x.A, 1, 1))
+	x.watch("tag send, announced")(tagSendLen(&x.A, 2, 50_000))
+	x.watch("tag send, received")(tagSendLen(&x.A, 3, 50_000))
 	x.watch("synchronous tag send")(a.TagSendSync(4, []byte{1}, nil))
-	x.watch("active message, announced")(a.SendActive(7, []byte("header"), pattern(50_000, 2), nil))
-	x.watch("active message")(a.SendActive(7, nil, pattern(100, 2), nil))
-	x.watch("stream receive")(x.a.streamRecv())
-	x.watch("stream send")(a.StreamSend(pattern(200_000, 3), nil))
-	x.watch("tag send behind the stream")(x.a.tagSend(6, 8))
-	x.watch("synchronous tag send behind the stream")(a.TagSendSync(6, pattern(3000, 1), nil))
+	x.watch("active message, announced")(a.SendActive(7, []byte("header"), testenv.Pattern(50_000, 2), nil))
+	x.watch("active message")(a.SendActive(7, nil, testenv.Pattern(100, 2), nil))
+	x.watch("stream receive")(streamRecv(&x.A))
+	x.watch("stream send")(a.StreamSend(testenv.Pattern(200_000, 3), nil))
+	x.watch("tag send behind the stream")(tagSendLen(&x.A, 6, 8))
+	x.watch("synchronous tag send behind the stream")(a.TagSendSync(6, testenv.Pattern(3000, 1), nil))
 }
 
 // transfers starts puts, gets and atomics at a, some of them behind a fence.
 func (x *endOrder) transfers() {
-	a, key, addr := x.a.ep, x.a.key, x.a.key.Addr()
-	x.watch("put")(x.a.put(3000))
+	a, key, addr := x.A.EP, x.A.Key, x.A.Key.Addr()
+	x.watch("put")(postPut(&x.A, 3000))
 	x.watch("get")(a.Get(make([]byte, 3000), addr, key, nil))
 	x.watch("fetch")(a.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), addr, key))
 	x.watch("fetch of 4 bytes")(a.AtomicFetch(uct.AtomicXor, 4, 1, new(uint64), addr, key))
-	x.watch("put with notification")(a.PutNotify(pattern(300, 1), addr, key, 77, nil))
-	require.NoError(x.t, a.PutImplicit(pattern(2000, 1), addr, key, nil))
+	x.watch("put with notification")(a.PutNotify(testenv.Pattern(300, 1), addr, key, 77, nil))
+	require.NoError(x.T, a.PutImplicit(testenv.Pattern(2000, 1), addr, key, nil))
 	x.watch("flush")(a.Flush())
-	require.NoError(x.t, a.Fence())
-	x.watch("put behind a fence")(x.a.put(8))
-	x.watch("tag send behind a fence")(x.a.tagSend(8, 8))
-	x.watch("flush of the worker")(x.a.w.Flush())
+	require.NoError(x.T, a.Fence())
+	x.watch("put behind a fence")(postPut(&x.A, 8))
+	x.watch("tag send behind a fence")(tagSendLen(&x.A, 8, 8))
+	x.watch("flush of the worker")(x.A.W.Flush())
 }
 
 // afterwards records which calls still work, and then closes both EPs.
 func (x *endOrder) afterwards() {
 	for name, e := range x.ends() {
-		if e.ep == nil {
+		if e.EP == nil {
 			continue
 		}
-		x.log("%s: error: %s", name, outcome(e.ep.Err()))
-		x.watch(name + " put")(e.put(1))
-		x.watch(name + " tag send")(e.tagSend(8, 1))
-		x.watch(name + " stream receive")(e.ep.StreamRecv(make([]byte, 5000), false, new(int), nil))
-		x.watch(name + " flush")(e.ep.Flush())
-		_, err := e.ep.Unpack(x.b.mem.Pack())
+		x.log("%s: error: %s", name, outcome(e.EP.Err()))
+		x.watch(name + " put")(postPut(e, 1))
+		x.watch(name + " tag send")(tagSendLen(e, 8, 1))
+		x.watch(name + " stream receive")(e.EP.StreamRecv(make([]byte, 5000), false, new(int), nil))
+		x.watch(name + " flush")(e.EP.Flush())
+		_, err := e.EP.Unpack(x.B.Mem.Pack())
 		x.log("%s: unpack: %s", name, outcome(err))
 	}
-	x.idle()
+	idle(x.Pair)
 	for tag := range uint64(9) {
-		if r, err := x.b.tagRecv(tag, 60_000); err == nil && r != nil {
+		if r, err := tagRecv(&x.B, tag, 60_000); err == nil && r != nil {
 			x.watch(fmt.Sprintf("b receive of %d", tag))(r, nil)
 			r.Cancel()
 		} else {
 			x.log("b receive of %d: %s", tag, outcome(err))
 		}
-		x.idle()
+		idle(x.Pair)
 	}
 	if x.kept != nil {
 		x.watch("b receive of the active message")(x.kept.Recv(make([]byte, 60_000), nil))
 		x.kept.Release()
-		x.idle()
+		idle(x.Pair)
 	}
 	for name, e := range x.ends() {
-		if e.ep != nil {
-			x.close(name, e, CloseForce)
+		if e.EP != nil {
+			x.close(name, e, ucp.CloseForce)
 		}
-		x.idle()
-		x.log("%s: %d EPs, %d bytes granted, %d bytes left behind", name, e.w.eps.Len(), e.w.messages.granted, e.w.messages.leftBytes)
+		idle(x.Pair)
+		x.log("%s: %d EPs, %d bytes granted, %d bytes left behind", name, e.W.EPs().Len(), e.W.GrantedCredit(), e.W.LeftBytes())
 	}
 }
 
 // ends yields both ends by name, in order.
-func (x *endOrder) ends() func(func(string, *end) bool) {
-	return func(yield func(string, *end) bool) { _ = yield("a", &x.a) && yield("b", &x.b) }
+func (x *endOrder) ends() func(func(string, *ucppair.End) bool) {
+	return func(yield func(string, *ucppair.End) bool) { _ = yield("a", &x.A) && yield("b", &x.B) }
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -33,77 +35,77 @@ func requireOneLine(t testing.TB, err error, op string) {
 
 // TestErrors_Texts compares the errors that users of a connection see.
 func TestErrors_Texts(t *testing.T) {
-	peerOf := func(p *pair) string { return fmt.Sprintf("to worker %#x", p.b.w.net.addr.UUID()) }
-	lost := func(p *pair) { p.a.ep.lane(0).EP.(*faketp.EP).Fail(ucs.StatusConnReset) }
+	peerOf := func(p *ucppair.Pair) string { return fmt.Sprintf("to worker %#x", p.B.W.AddressInfo().UUID()) }
+	lost := func(p *ucppair.Pair) { p.A.EP.Lane(0).EP.(*faketp.EP).Fail(ucs.StatusConnReset) }
 	for _, tc := range []struct {
 		name string
-		do   func(p *pair) error
+		do   func(p *ucppair.Pair) error
 		want string // PEER stands for the peer
 		is   []error
 	}{
-		{"no key", func(p *pair) error { return p.finish(p.a.ep.Put(make([]byte, 8), 0, nil, nil)) },
+		{"no key", func(p *ucppair.Pair) error { return p.Finish(p.A.EP.Put(make([]byte, 8), 0, nil, nil)) },
 			"ucp: put 8 bytes PEER: remote key not valid: there is none", []error{ucs.ErrInvalidRKey}},
-		{"closed key", func(p *pair) error {
-			p.a.key.Close()
-			return p.finish(p.a.ep.Get(make([]byte, 1), 0, p.a.key, nil))
+		{"closed key", func(p *ucppair.Pair) error {
+			p.A.Key.Close()
+			return p.Finish(p.A.EP.Get(make([]byte, 1), 0, p.A.Key, nil))
 		}, "ucp: get 1 byte PEER: remote key not valid: closed, or of another endpoint", []error{ucs.ErrInvalidRKey}},
-		{"range", func(p *pair) error { return p.finish(p.a.ep.Put(make([]byte, 8), 16, p.a.key, nil)) },
+		{"range", func(p *ucppair.Pair) error { return p.Finish(p.A.EP.Put(make([]byte, 8), 16, p.A.Key, nil)) },
 			"ucp: put 8 bytes PEER: remote access refused: at 0x10, the key opens 65536 bytes at 0x200000000", []error{ucs.ErrRemoteAccess}},
-		{"alignment", func(p *pair) error {
-			return p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), p.a.key.Addr()+1, p.a.key))
+		{"alignment", func(p *ucppair.Pair) error {
+			return p.Finish(p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), p.A.Key.Addr()+1, p.A.Key))
 		},
 			"ucp: atomic add of 8 bytes PEER: invalid parameter: address 0x200000001 is not a multiple of 8", []error{ucs.ErrInvalidParam}},
-		{"region closed at the target", func(p *pair) error {
-			mem, err := p.b.ctx.MemAlloc(64)
-			require.NoError(p.t, err)
-			key, err := p.a.ep.Unpack(mem.Pack())
-			require.NoError(p.t, err)
-			p.t.Cleanup(key.Close)
-			require.NoError(p.t, mem.Close())
-			return p.finish(p.a.ep.Get(make([]byte, 8), key.Addr(), key, nil))
+		{"region closed at the target", func(p *ucppair.Pair) error {
+			mem, err := p.B.Ctx.MemAlloc(64)
+			require.NoError(p.T, err)
+			key, err := p.A.EP.Unpack(mem.Pack())
+			require.NoError(p.T, err)
+			p.T.Cleanup(key.Close)
+			require.NoError(p.T, mem.Close())
+			return p.Finish(p.A.EP.Get(make([]byte, 8), key.Addr(), key, nil))
 		}, "ucp: get 8 bytes PEER over frc fake0:1: fake: remote access refused", []error{ucs.ErrRemoteAccess, ucs.ErrEPFailed}},
-		{"lane lost under a request", func(p *pair) error {
-			r, err := p.a.ep.Get(make([]byte, 200), p.a.key.Addr(), p.a.key, nil)
+		{"lane lost under a request", func(p *ucppair.Pair) error {
+			r, err := p.A.EP.Get(make([]byte, 200), p.A.Key.Addr(), p.A.Key, nil)
 			lost(p)
-			return p.finish(r, err)
+			return p.Finish(r, err)
 		}, "ucp: get 200 bytes PEER over frc fake0:1: fake: connection reset by remote peer", []error{ucs.ErrConnReset, ucs.ErrEPFailed}},
-		{"lane lost under a flush", func(p *pair) error {
-			require.NoError(p.t, p.finish(p.a.ep.Put(make([]byte, 200), p.a.key.Addr(), p.a.key, nil)))
-			r, err := p.a.ep.Flush()
+		{"lane lost under a flush", func(p *ucppair.Pair) error {
+			require.NoError(p.T, p.Finish(p.A.EP.Put(make([]byte, 200), p.A.Key.Addr(), p.A.Key, nil)))
+			r, err := p.A.EP.Flush()
 			lost(p)
-			return p.finish(r, err)
+			return p.Finish(r, err)
 		}, "ucp: flush PEER over frc fake0:1: fake: connection reset by remote peer", []error{ucs.ErrConnReset, ucs.ErrEPFailed}},
-		{"lane lost before", func(p *pair) error {
+		{"lane lost before", func(p *ucppair.Pair) error {
 			lost(p)
-			return p.a.ep.AtomicPost(uct.AtomicAdd, 8, 1, p.a.key.Addr(), p.a.key)
+			return p.A.EP.AtomicPost(uct.AtomicAdd, 8, 1, p.A.Key.Addr(), p.A.Key)
 		}, "ucp: atomic add of 8 bytes PEER over frc fake0:1: fake: connection reset by remote peer", []error{ucs.ErrConnReset, ucs.ErrEPFailed}},
-		{"the EP", func(p *pair) error {
+		{"the EP", func(p *ucppair.Pair) error {
 			lost(p)
-			p.until(func() bool { return p.a.ep.Err() != nil })
-			return p.a.ep.Err()
+			p.Until(func() bool { return p.A.EP.Err() != nil })
+			return p.A.EP.Err()
 		}, "ucp: endpoint PEER over frc fake0:1: fake: connection reset by remote peer", []error{ucs.ErrConnReset, ucs.ErrEPFailed}},
-		{"closed by the peer", func(p *pair) error {
-			p.b.dial(p.t, &p.a)
-			require.NoError(p.t, p.finish(p.b.ep.Close(CloseFlush)))
-			p.until(func() bool { return p.a.ep.Err() != nil })
-			return p.a.ep.Fence()
+		{"closed by the peer", func(p *ucppair.Pair) error {
+			p.B.Dial(p.T, &p.A)
+			require.NoError(p.T, p.Finish(p.B.EP.Close(ucp.CloseFlush)))
+			p.Until(func() bool { return p.A.EP.Err() != nil })
+			return p.A.EP.Fence()
 		}, "ucp: fence PEER: peer closed the connection", []error{ucs.ErrPeerClosed, ucs.ErrEPFailed}},
-		{"closed here", func(p *pair) error {
-			require.NoError(p.t, p.finish(p.a.ep.Close(CloseFlush)))
-			return p.finish(p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil))
+		{"closed here", func(p *ucppair.Pair) error {
+			require.NoError(p.T, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+			return p.Finish(p.A.EP.Put(make([]byte, 8), p.A.Key.Addr(), p.A.Key, nil))
 		}, "ucp: put 8 bytes PEER: already closed", []error{ucs.ErrClosed}},
-		{"force closed here", func(p *pair) error {
-			r, err := p.a.ep.Get(make([]byte, 200), p.a.key.Addr(), p.a.key, nil)
-			require.NoError(p.t, err)
-			end, err := p.a.ep.Close(CloseForce)
-			require.NoError(p.t, p.finish(end, err))
-			return p.finish(r, nil)
+		{"force closed here", func(p *ucppair.Pair) error {
+			r, err := p.A.EP.Get(make([]byte, 200), p.A.Key.Addr(), p.A.Key, nil)
+			require.NoError(p.T, err)
+			end, err := p.A.EP.Close(ucp.CloseForce)
+			require.NoError(p.T, p.Finish(end, err))
+			return p.Finish(r, nil)
 		}, "ucp: get 200 bytes PEER: request canceled", []error{ucs.ErrCanceled}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-			p.connect().warm()
-			p.idle()
+			p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+			p.Connect().Warm()
+			idle(p)
 			err := tc.do(p)
 			require.Error(t, err)
 			assert.Equal(t, strings.ReplaceAll(tc.want, "PEER", peerOf(p)), err.Error())
@@ -128,16 +130,16 @@ func TestErrors_OfConnecting(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			second := faketp.LikeRC()
 			second.Name, second.Latency = "frd", 2*second.Latency
-			p, f := fakePair(t, Config{}, faketp.LikeRC(), second, faketp.LikeUD())
-			p.connect()
+			p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), second, faketp.LikeUD())
+			p.Connect()
 			for _, what := range tc.fails {
 				f.FailNext(what, ucs.ErrNoMemory)
 			}
-			err := p.finish(p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil))
+			err := p.Finish(p.A.EP.Put(make([]byte, 8), p.A.Key.Addr(), p.A.Key, nil))
 			require.ErrorIs(t, err, ucs.ErrNoMemory)
 			assert.ErrorIs(t, err, ucs.ErrEPFailed)
-			assert.Equal(t, strings.ReplaceAll(tc.want, "PEER", fmt.Sprintf("to worker %#x", p.b.w.net.addr.UUID())), err.Error())
-			assert.NotContains(t, p.a.ep.Err().Error(), "\n")
+			assert.Equal(t, strings.ReplaceAll(tc.want, "PEER", fmt.Sprintf("to worker %#x", p.B.W.AddressInfo().UUID())), err.Error())
+			assert.NotContains(t, p.A.EP.Err().Error(), "\n")
 		})
 	}
 }
@@ -169,18 +171,18 @@ func TestErrors_BeforeTheRequestEnds(t *testing.T) {
 
 // TestErrors_OfSetUp: a failure to open or register is one line too, with everything that was tried.
 func TestErrors_OfSetUp(t *testing.T) {
-	_, err := NewContext(Config{}, brokenComponent{}, brokenComponent{})
+	_, err := ucp.NewContext(ucp.Config{}, brokenComponent{}, brokenComponent{})
 	requireOneLine(t, err, "no transport is left")
 	assert.Contains(t, err.Error(), "no device today")
-	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 	f.NoReg = true
-	_, err = p.a.ctx.MemMap(make([]byte, 8))
+	_, err = p.A.Ctx.MemMap(make([]byte, 8))
 	require.ErrorIs(t, err, ucs.ErrUnsupported)
 	require.NotContains(t, err.Error(), "\n")
 	far := faketp.LikeRC()
 	far.Device = "elsewhere"
-	q, _ := fakePair(t, Config{}, far)
-	_, err = p.a.w.NewEP(q.b.w.Address(), EPConfig{})
+	q, _ := ucppair.Fake(t, ucp.Config{}, far)
+	_, err = p.A.W.NewEP(q.B.W.Address(), ucp.EPConfig{})
 	requireOneLine(t, err, "new endpoint to worker 0x")
 	assert.Contains(t, err.Error(), "frc fake0:1: unreachable: another fabric")
 }
@@ -188,17 +190,17 @@ func TestErrors_OfSetUp(t *testing.T) {
 // TestAtomics_RejectsInvalid: a fetching atomic without a result buffer, and one at an unaligned address, is rejected and
 // changes nothing, also if the transport has the operation.
 func TestAtomics_RejectsInvalid(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect().warm()
-	p.idle()
-	ep, key := p.a.ep, p.a.key
-	clear(p.b.mem.Bytes())
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect().Warm()
+	idle(p)
+	ep, key := p.A.EP, p.A.Key
+	clear(p.B.Mem.Bytes())
 	for name, fetch := range map[string]func(size int, result *uint64, addr uint64) error{
 		"add": func(size int, result *uint64, addr uint64) error {
-			return p.finish(ep.AtomicFetch(uct.AtomicAdd, size, 1, result, addr, key))
+			return p.Finish(ep.AtomicFetch(uct.AtomicAdd, size, 1, result, addr, key))
 		},
 		"compare and swap": func(size int, result *uint64, addr uint64) error {
-			return p.finish(ep.AtomicCSwap(size, 0, 1, result, addr, key))
+			return p.Finish(ep.AtomicCSwap(size, 0, 1, result, addr, key))
 		},
 	} {
 		assert.ErrorIs(t, fetch(8, nil, key.Addr()), ucs.ErrInvalidParam, "%s without a result", name)
@@ -209,22 +211,22 @@ func TestAtomics_RejectsInvalid(t *testing.T) {
 		}
 		assert.ErrorIs(t, fetch(3, new(uint64), key.Addr()), ucs.ErrInvalidParam, "%s of 3 bytes", name)
 	}
-	assert.Equal(t, make([]byte, 16), p.b.mem.Bytes()[:16])
+	assert.Equal(t, make([]byte, 16), p.B.Mem.Bytes()[:16])
 	var old uint64 = 7
-	require.NoError(t, p.finish(ep.AtomicCSwap(8, 0, 5, &old, key.Addr(), key)))
+	require.NoError(t, p.Finish(ep.AtomicCSwap(8, 0, 5, &old, key.Addr(), key)))
 	assert.Zero(t, old)
 }
 
 // TestBlocking_OfAClosedWorker: each blocking call returns that the worker is closed.
 func TestBlocking_OfAClosedWorker(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeSM())
-	p.connect().warm()
-	p.idle()
-	require.NoError(t, p.a.w.Close())
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	p.Connect().Warm()
+	idle(p)
+	require.NoError(t, p.A.W.Close())
 	for range 2 {
-		for _, form := range p.blockingForms() {
+		for _, form := range blockingForms(p) {
 			assert.ErrorIs(t, form.do(t.Context()), ucs.ErrClosed, form.name)
-			assert.False(t, p.a.w.engine.Turn.Taken(), form.name)
+			assert.False(t, p.A.W.Engine().Turn.Taken(), form.name)
 		}
 	}
 }

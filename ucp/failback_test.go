@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -14,6 +14,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -24,34 +26,36 @@ import (
 const laneRetry = 10 * time.Second
 
 // failedOver is a pair whose EPs use frc2 because frc has failed. b has an EP over the same connection.
-func failedOver(t testing.TB, retry time.Duration) (*pair, *faketp.Fabric) {
+func failedOver(t testing.TB, retry time.Duration) (*ucppair.Pair, *faketp.Fabric) {
 	return failedOverBeside(t, retry, faketp.LikeUD())
 }
 
 // failedOverBeside is failedOver with a transport of datagrams. Messages use it if it has the lowest latency.
-func failedOverBeside(t testing.TB, retry time.Duration, datagrams faketp.Kind) (*pair, *faketp.Fabric) {
-	p, f := fakePair(t, Config{LaneRetryInterval: retry}, faketp.LikeRC(), likeRC2(), datagrams)
-	p.connect().warm()
-	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
-	breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
-	require.ErrorIs(t, p.flush(), ucs.ErrIO)
-	p.b.dial(t, &p.a)
-	p.until(func() bool { // or the first lane is back already
-		x, n := p.a.ep.lane(wireup.RMA), counters(p.a.w)
-		return n["worker.replaced_lanes"] > 0 && (x != nil && x.Iface.kind() == "frc2" || n["worker.returned_lanes"] > 0)
+func failedOverBeside(t testing.TB, retry time.Duration, datagrams faketp.Kind) (*ucppair.Pair, *faketp.Fabric) {
+	p, f := ucppair.Fake(t, ucp.Config{LaneRetryInterval: retry}, faketp.LikeRC(), likeRC2(), datagrams)
+	p.Connect().Warm()
+	require.Equal(t, "frc", kindOf(p.A.EP.Lane(wireup.RMA).Iface))
+	breakLane(p.A.EP, wireup.RMA, ucs.StatusIOError)
+	require.ErrorIs(t, p.Flush(), ucs.ErrIO)
+	p.B.Dial(t, &p.A)
+	p.Until(func() bool { // or the first lane is back already
+		x, n := p.A.EP.Lane(wireup.RMA), counters(p.A.W)
+		return n["worker.replaced_lanes"] > 0 && (x != nil && kindOf(x.Iface) == "frc2" || n["worker.returned_lanes"] > 0)
 	})
-	_ = p.finish(p.b.ep.Flush()) // detects the failed lane, if b has one
+	_ = p.Finish(p.B.EP.Flush()) // detects the failed lane, if b has one
 	return p, f
 }
 
-// quiet reports whether neither side has a handshake in progress.
-func (p *pair) quiet() bool { return p.a.ep.link.conn.Quiet() && p.b.ep.link.conn.Quiet() }
+// handshakesQuiet reports whether neither side has a handshake in progress.
+func handshakesQuiet(p *ucppair.Pair) bool {
+	return p.A.EP.Handshake().Quiet() && p.B.EP.Handshake().Quiet()
+}
 
-// kinds are the transports of the open lanes of an EP.
-func (e *EP) kinds() (all []string) {
-	for i := range e.link.lanes.All {
-		if x := &e.link.lanes.All[i]; x.EP != nil {
-			all = append(all, x.Iface.kind())
+// kindsOf are the transports of the open lanes of an EP.
+func kindsOf(e *ucp.EP) (all []string) {
+	for i := range e.Lanes().All {
+		if x := &e.Lanes().All[i]; x.EP != nil {
+			all = append(all, kindOf(x.Iface))
 		}
 	}
 	slices.Sort(all)
@@ -59,37 +63,37 @@ func (e *EP) kinds() (all []string) {
 }
 
 // backOn reports whether both sides have one lane each, over the given transport, and no other lane.
-func (p *pair) backOn(kind string) bool {
-	return p.quiet() && slices.Equal(p.a.ep.kinds(), []string{kind}) && slices.Equal(p.b.ep.kinds(), []string{kind})
+func backOn(p *ucppair.Pair, kind string) bool {
+	return handshakesQuiet(p) && slices.Equal(kindsOf(p.A.EP), []string{kind}) && slices.Equal(kindsOf(p.B.EP), []string{kind})
 }
 
-// away reports whether both sides have lanes, and none over frc.
-func (p *pair) away() bool {
-	for _, x := range []*end{&p.a, &p.b} {
-		if all := x.ep.kinds(); slices.Contains(all, "frc") || !slices.Contains(all, "frc2") {
+// bothAway reports whether both sides have lanes, and none over frc.
+func bothAway(p *ucppair.Pair) bool {
+	for _, x := range []*ucppair.End{&p.A, &p.B} {
+		if all := kindsOf(x.EP); slices.Contains(all, "frc") || !slices.Contains(all, "frc2") {
 			return false
 		}
 	}
-	return p.quiet()
+	return handshakesQuiet(p)
 }
 
-// check uses all classes of operations in both directions.
-func (p *pair) check(t *testing.T) {
+// checkTraffic uses all classes of operations in both directions.
+func checkTraffic(p *ucppair.Pair, t *testing.T) {
 	t.Helper()
-	for seed, x := range []*end{&p.a, &p.b} {
-		to := []*end{&p.b, &p.a}[seed]
-		data := pattern(1000, seed)
-		require.NoError(t, p.finish(x.ep.Put(data, x.key.Addr(), x.key, nil)))
-		require.NoError(t, p.finish(x.ep.Flush()))
-		requireBytes(t, data, to.mem.Bytes()[:1000])
+	for seed, x := range []*ucppair.End{&p.A, &p.B} {
+		to := []*ucppair.End{&p.B, &p.A}[seed]
+		data := testenv.Pattern(1000, seed)
+		require.NoError(t, p.Finish(x.EP.Put(data, x.Key.Addr(), x.Key, nil)))
+		require.NoError(t, p.Finish(x.EP.Flush()))
+		testenv.RequireBytes(t, data, to.Mem.Bytes()[:1000])
 		var old uint64
-		require.NoError(t, p.finish(x.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, x.key.Addr()+2048, x.key)))
+		require.NoError(t, p.Finish(x.EP.AtomicFetch(uct.AtomicAdd, 8, 1, &old, x.Key.Addr()+2048, x.Key)))
 		buf := make([]byte, 1000)
-		r, err := to.w.TagRecv(buf, 5, exact, nil, nil)
+		r, err := to.W.TagRecv(buf, 5, exact, nil, nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(x.ep.TagSend(5, data, nil)))
-		require.NoError(t, p.finish(r, nil))
-		requireBytes(t, data, buf)
+		require.NoError(t, p.Finish(x.EP.TagSend(5, data, nil)))
+		require.NoError(t, p.Finish(r, nil))
+		testenv.RequireBytes(t, data, buf)
 	}
 }
 
@@ -98,25 +102,25 @@ func (p *pair) check(t *testing.T) {
 func TestFailback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := failedOver(t, laneRetry)
-		p.check(t)
-		assert.Contains(t, p.a.ep.Explain(), "failed transport: frc fake0:1: ")
-		assert.Contains(t, p.a.ep.Explain(), "retry: frc fake0:1, in ")
-		require.Len(t, p.a.ep.Info().Retries, 1)
-		assert.Empty(t, p.b.ep.Info().Retries, "the side that has proposed the lane tries it")
+		checkTraffic(p, t)
+		assert.Contains(t, p.A.EP.Explain(), "failed transport: frc fake0:1: ")
+		assert.Contains(t, p.A.EP.Explain(), "retry: frc fake0:1, in ")
+		require.Len(t, p.A.EP.Info().Retries, 1)
+		assert.Empty(t, p.B.EP.Info().Retries, "the side that has proposed the lane tries it")
 
-		sleepWith(laneRetry/2, &p.a, &p.b)
-		require.True(t, p.away(), "the interval has not passed")
-		sleepWith(laneRetry/2+time.Second, &p.a, &p.b)
-		p.until(func() bool { return p.backOn("frc") })
-		for _, x := range []*end{&p.a, &p.b} {
-			assert.Equal(t, uint64(1), counters(x.w)["worker.lane_retries"])
-			assert.Equal(t, uint64(1), counters(x.w)["worker.returned_lanes"])
-			assert.NotContains(t, x.ep.Explain(), "given up")
-			assert.NotContains(t, x.ep.Explain(), "tried again")
+		sleepWith(laneRetry/2, &p.A, &p.B)
+		require.True(t, bothAway(p), "the interval has not passed")
+		sleepWith(laneRetry/2+time.Second, &p.A, &p.B)
+		p.Until(func() bool { return backOn(p, "frc") })
+		for _, x := range []*ucppair.End{&p.A, &p.B} {
+			assert.Equal(t, uint64(1), counters(x.W)["worker.lane_retries"])
+			assert.Equal(t, uint64(1), counters(x.W)["worker.returned_lanes"])
+			assert.NotContains(t, x.EP.Explain(), "given up")
+			assert.NotContains(t, x.EP.Explain(), "tried again")
 		}
-		p.check(t)
-		assert.Same(t, p.a.ep.lane(wireup.RMA).Put, p.a.key.put)
-		_, waits := p.a.ep.deadline()
+		checkTraffic(p, t)
+		assert.Same(t, p.A.EP.Lane(wireup.RMA).Put, p.A.Key.Putter())
+		_, waits := p.A.EP.Deadline()
 		assert.False(t, waits, "no timer runs any more")
 	})
 }
@@ -126,26 +130,26 @@ func TestFailback_DeadPath(t *testing.T) {
 	testenv.SkipShort(t, "virtual time has one goroutine")
 	synctest.Test(t, func(t *testing.T) {
 		p, f := failedOver(t, laneRetry)
-		retries := func() uint64 { return counters(p.a.w)["worker.lane_retries"] }
+		retries := func() uint64 { return counters(p.A.W)["worker.lane_retries"] }
 		var at []time.Duration
 		start := time.Now()
 		for n := range uint64(5) {
 			f.FailNext("connect frc", ucs.ErrUnreachable)
 			for retries() == n {
-				sleepWith(time.Second, &p.a, &p.b)
+				sleepWith(time.Second, &p.A, &p.B)
 			}
 			at = append(at, time.Since(start).Round(laneRetry))
-			p.until(p.away)
-			p.check(t)
+			p.Until(func() bool { return bothAway(p) })
+			checkTraffic(p, t)
 		}
 		assert.IsIncreasing(t, at)
 		assert.GreaterOrEqual(t, at[4]-at[3], 8*laneRetry)
-		assert.Len(t, p.a.ep.link.tried, 1, "the list of failures does not grow")
-		for counters(p.a.w)["worker.returned_lanes"] == 0 {
-			sleepWith(time.Second, &p.a, &p.b)
+		assert.Equal(t, 1, p.A.EP.Tried(), "the list of failures does not grow")
+		for counters(p.A.W)["worker.returned_lanes"] == 0 {
+			sleepWith(time.Second, &p.A, &p.B)
 		}
-		p.until(func() bool { return p.backOn("frc") })
-		p.check(t)
+		p.Until(func() bool { return backOn(p, "frc") })
+		checkTraffic(p, t)
 	})
 }
 
@@ -165,29 +169,29 @@ func TestFailback_TrialFails(t *testing.T) {
 // failTrial breaks a lane on trial over which no message has arrived.
 func failTrial(t *testing.T, here bool, st ucs.Status) {
 	p, f := failedOver(t, laneRetry)
-	p.until(p.away)
+	p.Until(func() bool { return bothAway(p) })
 	freeze := func(frozen bool) {
 		for _, i := range f.Ifaces {
 			i.Frozen = frozen && i.Kind.Name == "frc"
 		}
 	}
 	freeze(true)
-	sleepWith(laneRetry+time.Second, &p.a, &p.b)
-	x := &p.b
+	sleepWith(laneRetry+time.Second, &p.A, &p.B)
+	x := &p.B
 	if here {
-		x = &p.a
+		x = &p.A
 	}
-	trial := slices.IndexFunc(x.ep.laneInfos(), func(i LaneInfo) bool { return i.Trial })
+	trial := slices.IndexFunc(x.EP.LaneInfos(), func(i ucp.LaneInfo) bool { return i.Trial })
 	require.GreaterOrEqual(t, trial, 0)
-	x.ep.link.lanes.All[x.ep.laneInfos()[trial].Number].EP.(*faketp.EP).Fail(st)
-	p.check(t)
-	p.until(p.away)
+	x.EP.Lanes().All[x.EP.LaneInfos()[trial].Number].EP.(*faketp.EP).Fail(st)
+	checkTraffic(p, t)
+	p.Until(func() bool { return bothAway(p) })
 	freeze(false)
-	sleepWith(3*laneRetry, &p.a, &p.b)
-	p.until(func() bool { return p.backOn("frc") })
-	p.check(t)
-	require.NoError(t, p.a.ep.Err())
-	require.NoError(t, p.b.ep.Err())
+	sleepWith(3*laneRetry, &p.A, &p.B)
+	p.Until(func() bool { return backOn(p, "frc") })
+	checkTraffic(p, t)
+	require.NoError(t, p.A.EP.Err())
+	require.NoError(t, p.B.EP.Err())
 }
 
 // TestFailback_Never: by default, and with an infinite interval, no timer runs, and no lane is retried.
@@ -195,20 +199,20 @@ func TestFailback_Never(t *testing.T) {
 	for _, interval := range []time.Duration{0, config.Infinite} {
 		synctest.Test(t, func(t *testing.T) {
 			p, _ := failedOver(t, interval)
-			_, waits := p.a.ep.deadline()
+			_, waits := p.A.EP.Deadline()
 			assert.False(t, waits)
-			sleepWith(time.Minute, &p.a, &p.b)
-			assert.True(t, p.away())
-			assert.Zero(t, counters(p.a.w)["worker.lane_retries"])
+			sleepWith(time.Minute, &p.A, &p.B)
+			assert.True(t, bothAway(p))
+			assert.Zero(t, counters(p.A.W)["worker.lane_retries"])
 		})
 	}
 }
 
 // moveTraffic is the traffic of one side.
 type moveTraffic struct {
-	x, to *end
-	sends []*Request
-	recvs []*Request
+	x, to *ucppair.End
+	sends []*ucp.Request
+	recvs []*ucp.Request
 	bufs  [][]byte
 	puts  int
 	adds  int
@@ -222,7 +226,7 @@ const moveCounter = 1 << 10
 // step starts one operation of a class.
 func (m *moveTraffic) step(t require.TestingT, class int) {
 	n := len(m.bufs)
-	keep := func(r *Request, err error) {
+	keep := func(r *ucp.Request, err error) {
 		require.NoError(t, err)
 		if r != nil {
 			m.sends = append(m.sends, r)
@@ -232,74 +236,74 @@ func (m *moveTraffic) step(t require.TestingT, class int) {
 	switch class {
 	case 0, 1, 2:
 		buf := make([]byte, size)
-		r, err := m.to.w.TagRecv(buf, 9, exact, nil, nil)
+		r, err := m.to.W.TagRecv(buf, 9, exact, nil, nil)
 		require.NoError(t, err)
 		if r != nil {
 			m.recvs = append(m.recvs, r)
 		}
 		m.bufs = append(m.bufs, buf)
-		data := pattern(size, n)
+		data := testenv.Pattern(size, n)
 		binary.LittleEndian.PutUint64(data, uint64(n))
-		keep(m.x.ep.TagSend(9, data, nil))
+		keep(m.x.EP.TagSend(9, data, nil))
 	case 3: // a number behind a fence; earlier ones must not overwrite it
 		m.puts++
 		data := make([]byte, 8)
 		binary.LittleEndian.PutUint64(data, uint64(m.puts))
-		require.NoError(t, m.x.ep.Fence())
-		keep(m.x.ep.Put(data, m.x.key.Addr(), m.x.key, nil))
+		require.NoError(t, m.x.EP.Fence())
+		keep(m.x.EP.Put(data, m.x.Key.Addr(), m.x.Key, nil))
 	case 4:
 		m.adds++
 		m.olds = append(m.olds, new(uint64))
-		keep(m.x.ep.AtomicFetch(uct.AtomicAdd, 8, 1, m.olds[m.adds-1], m.x.key.Addr()+moveCounter, m.x.key))
+		keep(m.x.EP.AtomicFetch(uct.AtomicAdd, 8, 1, m.olds[m.adds-1], m.x.Key.Addr()+moveCounter, m.x.Key))
 	case 6: // more than the window: it waits for credit
 		n := len(m.bytes)
-		data := pattern(20_000, n)
+		data := testenv.Pattern(20_000, n)
 		m.bytes = append(m.bytes, data...)
-		keep(m.x.ep.StreamSend(data, nil))
+		keep(m.x.EP.StreamSend(data, nil))
 	case 5:
 		m.puts++
 		data := make([]byte, 3*faketp.MaxBcopy) // needs several calls
 		binary.LittleEndian.PutUint64(data, uint64(m.puts))
-		require.NoError(t, m.x.ep.Fence())
-		keep(m.x.ep.Put(data, m.x.key.Addr(), m.x.key, nil))
+		require.NoError(t, m.x.EP.Fence())
+		keep(m.x.EP.Put(data, m.x.Key.Addr(), m.x.Key, nil))
 	}
 }
 
 // end checks that everything has arrived, once and in order.
-func (m *moveTraffic) end(t require.TestingT, p *pair) {
+func (m *moveTraffic) end(t require.TestingT, p *ucppair.Pair) {
 	stream := make([]byte, len(m.bytes))
 	if len(stream) > 0 {
-		r, err := m.to.ep.StreamRecv(stream, true, new(int), nil)
-		require.NoError(t, p.finish(r, err))
+		r, err := m.to.EP.StreamRecv(stream, true, new(int), nil)
+		require.NoError(t, p.Finish(r, err))
 		require.Equal(t, m.bytes, stream)
 	}
 	for _, r := range append(m.recvs, m.sends...) {
-		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.Finish(r, nil))
 	}
-	require.NoError(t, p.finish(m.x.ep.Flush()))
+	require.NoError(t, p.Finish(m.x.EP.Flush()))
 	for n, buf := range m.bufs {
 		require.Equal(t, uint64(n), binary.LittleEndian.Uint64(buf), "message %d", n)
-		require.Equal(t, pattern(len(buf), n)[8:], buf[8:])
+		require.Equal(t, testenv.Pattern(len(buf), n)[8:], buf[8:])
 	}
 	if m.puts > 0 {
-		require.Equal(t, uint64(m.puts), binary.LittleEndian.Uint64(m.to.mem.Bytes()), "the last put")
+		require.Equal(t, uint64(m.puts), binary.LittleEndian.Uint64(m.to.Mem.Bytes()), "the last put")
 	}
-	require.Equal(t, uint64(m.adds), binary.LittleEndian.Uint64(m.to.mem.Bytes()[moveCounter:]))
+	require.Equal(t, uint64(m.adds), binary.LittleEndian.Uint64(m.to.Mem.Bytes()[moveCounter:]))
 }
 
 // moveStorm starts random operations of both sides between steps of progress, until ok returns true.
-func moveStorm(rt *rapid.T, p *pair, both []*moveTraffic, ok func() bool) {
+func moveStorm(rt *rapid.T, p *ucppair.Pair, both []*moveTraffic, ok func() bool) {
 	for n := 0; n < 40 || !ok(); n++ {
-		require.Less(rt, n, 1_000_000, "the lane does not return\n%s", p.state())
+		require.Less(rt, n, 1_000_000, "the lane does not return\n%s", p.State())
 		if n < 400 {
 			both[rapid.IntRange(0, 1).Draw(rt, "side")].step(rt, rapid.IntRange(0, 6).Draw(rt, "class"))
 		}
 		for range rapid.IntRange(0, 2).Draw(rt, "a") * min(n+1, 1) {
-			p.a.w.Progress()
+			p.A.W.Progress()
 		}
-		p.b.w.Progress()
+		p.B.W.Progress()
 		if n >= 40 {
-			p.a.w.Progress()
+			p.A.W.Progress()
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
@@ -311,16 +315,16 @@ func TestFailback_KeepsOrder(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	rapid.Check(t, func(rt *rapid.T) {
 		p, _ := failedOver(t, time.Millisecond)
-		both := []*moveTraffic{{x: &p.a, to: &p.b}, {x: &p.b, to: &p.a}}
-		clear(p.a.mem.Bytes())
-		clear(p.b.mem.Bytes())
-		moveStorm(rt, p, both, func() bool { return p.backOn("frc") })
+		both := []*moveTraffic{{x: &p.A, to: &p.B}, {x: &p.B, to: &p.A}}
+		clear(p.A.Mem.Bytes())
+		clear(p.B.Mem.Bytes())
+		moveStorm(rt, p, both, func() bool { return backOn(p, "frc") })
 		for _, m := range both {
 			m.end(rt, p)
 		}
-		require.True(rt, p.backOn("frc"))
-		require.NoError(rt, p.a.ep.Err())
-		require.NoError(rt, p.b.ep.Err())
+		require.True(rt, backOn(p, "frc"))
+		require.NoError(rt, p.A.EP.Err())
+		require.NoError(rt, p.B.EP.Err())
 	})
 }
 
@@ -336,32 +340,32 @@ func TestFailback_RealTransports(t *testing.T) {
 	} {
 		t.Run(tc.best, func(t *testing.T) {
 			b := &breaker{}
-			p := newPair(t, b.under(tlsets.Real(tc.best, tc.tls...)), Config{LaneRetryInterval: time.Millisecond}).connect().warm()
-			require.Equal(t, tc.best, p.a.ep.lane(wireup.RMA).Iface.kind())
-			p.b.dial(t, &p.a)
-			require.NoError(t, p.finish(p.b.ep.Flush()))
-			b.ep = p.a.ep.lane(wireup.RMA).EP
-			r, err := p.a.ep.Put(make([]byte, 8), p.a.key.Addr(), p.a.key, nil)
-			_ = p.finish(r, err) // the request may have failed with the lane
-			p.until(func() bool { return counters(p.a.w)["worker.replaced_lanes"] > 0 })
-			_ = p.flush() // detects the failed lane
+			p := ucppair.New(t, b.under(tlsets.Real(tc.best, tc.tls...)), ucp.Config{LaneRetryInterval: time.Millisecond}).Connect().Warm()
+			require.Equal(t, tc.best, kindOf(p.A.EP.Lane(wireup.RMA).Iface))
+			p.B.Dial(t, &p.A)
+			require.NoError(t, p.Finish(p.B.EP.Flush()))
+			b.ep = p.A.EP.Lane(wireup.RMA).EP
+			r, err := p.A.EP.Put(make([]byte, 8), p.A.Key.Addr(), p.A.Key, nil)
+			_ = p.Finish(r, err) // the request may have failed with the lane
+			p.Until(func() bool { return counters(p.A.W)["worker.replaced_lanes"] > 0 })
+			_ = p.Flush() // detects the failed lane
 			b.ep = nil
-			_ = p.finish(p.b.ep.Flush())
-			clear(p.a.mem.Bytes())
-			clear(p.b.mem.Bytes())
-			both := []*moveTraffic{{x: &p.a, to: &p.b}, {x: &p.b, to: &p.a}}
+			_ = p.Finish(p.B.EP.Flush())
+			clear(p.A.Mem.Bytes())
+			clear(p.B.Mem.Bytes())
+			both := []*moveTraffic{{x: &p.A, to: &p.B}, {x: &p.B, to: &p.A}}
 			n := 0
-			p.until(func() bool {
+			p.Until(func() bool {
 				if n++; n <= 300 {
 					both[n%2].step(t, n/2%7)
 				}
-				return n >= 300 && p.backOn(tc.best)
+				return n >= 300 && backOn(p, tc.best)
 			})
 			for _, m := range both {
 				m.end(t, p)
 			}
-			assert.Positive(t, counters(p.a.w)["worker.returned_lanes"])
-			assert.Zero(t, counters(p.a.w)["worker.failed_eps"])
+			assert.Positive(t, counters(p.A.W)["worker.returned_lanes"])
+			assert.Zero(t, counters(p.A.W)["worker.failed_eps"])
 		})
 	}
 }
@@ -377,37 +381,37 @@ func TestFailback_BreaksAgain(t *testing.T) {
 		p, _ := failedOver(t, time.Millisecond)
 		last := ""
 		for range rapid.IntRange(1, 5).Draw(rt, "breaks") {
-			start := counters(p.a.w)["worker.lane_retries"]
-			testenv.ProgressOr(t, patience, func() bool {
-				p.step()
-				return counters(p.a.w)["worker.lane_retries"] > start || p.backOn("frc")
-			}, p.state)
+			start := counters(p.A.W)["worker.lane_retries"]
+			testenv.ProgressOr(t, testenv.Watchdog, func() bool {
+				p.Step()
+				return counters(p.A.W)["worker.lane_retries"] > start || backOn(p, "frc")
+			}, p.State)
 			for range rapid.IntRange(0, 30).Draw(rt, "progress") {
-				[]*end{&p.a, &p.b}[rapid.IntRange(0, 1).Draw(rt, "of")].w.Progress()
+				[]*ucppair.End{&p.A, &p.B}[rapid.IntRange(0, 1).Draw(rt, "of")].W.Progress()
 			}
-			x := []*end{&p.a, &p.b}[rapid.IntRange(0, 1).Draw(rt, "side")]
+			x := []*ucppair.End{&p.A, &p.B}[rapid.IntRange(0, 1).Draw(rt, "side")]
 			kind := rapid.SampledFrom([]string{"frc", "frc2"}).Draw(rt, "kind")
-			if y := p.a.ep.lane(wireup.RMA); kind == "frc2" && (y == nil || y.Iface.kind() != "frc") {
+			if y := p.A.EP.Lane(wireup.RMA); kind == "frc2" && (y == nil || kindOf(y.Iface) != "frc") {
 				kind = "frc" // the other one is in use
 			}
-			for i := range x.ep.link.lanes.All {
-				if y := &x.ep.link.lanes.All[i]; y.EP != nil && !y.Retired && y.Iface.kind() == kind {
+			for i := range x.EP.Lanes().All {
+				if y := &x.EP.Lanes().All[i]; y.EP != nil && !y.Retired && kindOf(y.Iface) == kind {
 					y.EP.(*faketp.EP).Fail(ucs.StatusIOError)
 					last = kind
 				}
 			}
-			r, err := p.a.ep.Put(pattern(300, 1), p.a.key.Addr(), p.a.key, nil)
-			_ = p.finish(r, err) // failed, if its lane has
+			r, err := p.A.EP.Put(testenv.Pattern(300, 1), p.A.Key.Addr(), p.A.Key, nil)
+			_ = p.Finish(r, err) // failed, if its lane has
 			if last == "frc2" {  // there is no third lane
 				break
 			}
 		}
-		testenv.ProgressOr(t, patience, func() bool { p.step(); return p.backOn("frc") }, p.state)
-		for _, x := range []*end{&p.a, &p.b} {
-			_ = p.finish(x.ep.Flush()) // detects the failed lanes
+		testenv.ProgressOr(t, testenv.Watchdog, func() bool { p.Step(); return backOn(p, "frc") }, p.State)
+		for _, x := range []*ucppair.End{&p.A, &p.B} {
+			_ = p.Finish(x.EP.Flush()) // detects the failed lanes
 		}
-		p.check(t)
-		require.LessOrEqual(rt, len(p.a.ep.link.tried), 2)
+		checkTraffic(p, t)
+		require.LessOrEqual(rt, p.A.EP.Tried(), 2)
 	})
 }
 
@@ -417,29 +421,29 @@ func TestFailback_Close(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	rapid.Check(t, func(rt *rapid.T) {
 		p, _ := failedOver(t, time.Millisecond)
-		p.check(t)
-		testenv.ProgressOr(t, patience, func() bool {
-			p.step()
-			return counters(p.b.w)["worker.lane_retries"] > 0
-		}, p.state)
+		checkTraffic(p, t)
+		testenv.ProgressOr(t, testenv.Watchdog, func() bool {
+			p.Step()
+			return counters(p.B.W)["worker.lane_retries"] > 0
+		}, p.State)
 		progress := func() {
 			for range rapid.IntRange(0, 40).Draw(rt, "progress") {
-				[]*end{&p.a, &p.b}[rapid.IntRange(0, 1).Draw(rt, "of")].w.Progress()
+				[]*ucppair.End{&p.A, &p.B}[rapid.IntRange(0, 1).Draw(rt, "of")].W.Progress()
 			}
 		}
 		progress()
-		x, to := &p.a, &p.b
+		x, to := &p.A, &p.B
 		if rapid.Bool().Draw(rt, "b closes") {
 			x, to = to, x
 		}
-		var recvs, sends []*Request
+		var recvs, sends []*ucp.Request
 		bufs := make([][]byte, rapid.IntRange(0, 6).Draw(rt, "messages"))
 		for i := range bufs {
 			bufs[i] = make([]byte, 100)
-			r, err := to.w.TagRecv(bufs[i], 3, exact, nil, nil)
+			r, err := to.W.TagRecv(bufs[i], 3, exact, nil, nil)
 			require.NoError(rt, err)
 			recvs = append(recvs, r)
-			if r, err = x.ep.TagSend(3, pattern(100, i), nil); r != nil {
+			if r, err = x.EP.TagSend(3, testenv.Pattern(100, i), nil); r != nil {
 				sends = append(sends, r)
 			}
 			require.NoError(rt, err)
@@ -448,15 +452,15 @@ func TestFailback_Close(t *testing.T) {
 		how := rapid.SampledFrom([]string{"flush", "force", "worker"}).Draw(rt, "how")
 		switch how {
 		case "flush":
-			require.NoError(rt, p.finish(x.ep.Close(CloseFlush)))
+			require.NoError(rt, p.Finish(x.EP.Close(ucp.CloseFlush)))
 			for i, r := range recvs {
-				require.NoError(rt, p.finish(r, nil), "message %d", i)
-				require.Equal(rt, pattern(100, i), bufs[i])
+				require.NoError(rt, p.Finish(r, nil), "message %d", i)
+				require.Equal(rt, testenv.Pattern(100, i), bufs[i])
 			}
 		case "force":
-			require.NoError(rt, p.finish(x.ep.Close(CloseForce)))
+			require.NoError(rt, p.Finish(x.EP.Close(ucp.CloseForce)))
 		default:
-			require.NoError(rt, x.w.Close())
+			require.NoError(rt, x.W.Close())
 		}
 		if how != "flush" {
 			for _, r := range recvs { // the message may have arrived
@@ -465,14 +469,14 @@ func TestFailback_Close(t *testing.T) {
 			sends = append(sends, recvs...)
 		}
 		for _, r := range sends {
-			p.until(r.Done)
+			p.Until(r.Done)
 			r.Release()
 		}
-		if to.ep.Err() == nil {
-			p.until(func() bool { return to.ep.Err() != nil })
+		if to.EP.Err() == nil {
+			p.Until(func() bool { return to.EP.Err() != nil })
 		}
 		if how != "worker" { // the fakes of a worker that closes behave as if it had died
-			require.ErrorIs(rt, to.ep.Err(), ucs.ErrPeerClosed)
+			require.ErrorIs(rt, to.EP.Err(), ucs.ErrPeerClosed)
 		}
 	})
 }
@@ -481,14 +485,14 @@ func TestFailback_Close(t *testing.T) {
 func TestFailback_NoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := failedOver(t, laneRetry)
-		p.until(p.away)
+		p.Until(func() bool { return bothAway(p) })
 		f.FailNext("new ep fud", ucs.ErrUnreachable)
-		sleepWith(laneRetry+time.Second, &p.a, &p.b)
+		sleepWith(laneRetry+time.Second, &p.A, &p.B)
 		assert.Empty(t, f.Failures, "the trial could not send anything")
-		require.True(t, p.away())
-		sleepWith(3*laneRetry, &p.a, &p.b)
-		p.until(func() bool { return p.backOn("frc") })
-		p.check(t)
+		require.True(t, bothAway(p))
+		sleepWith(3*laneRetry, &p.A, &p.B)
+		p.Until(func() bool { return backOn(p, "frc") })
+		checkTraffic(p, t)
 	})
 }
 
@@ -501,26 +505,26 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 				slow := faketp.LikeUD()
 				slow.Latency *= 10
 				p, _ := failedOverBeside(t, laneRetry, slow)
-				require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(8, 1), nil)))
-				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 7, 0, nil, nil)))
-				require.Equal(t, "frc2", p.a.ep.lane(wireup.AM).Iface.kind())
-				sleepWith(laneRetry-time.Second, &p.a, &p.b)
-				for n := 0; p.a.ep.link.moves == nil || p.a.ep.link.moves.oldAM == nil; n++ {
-					require.Less(t, n, 10_000, "the role of messages does not move\n%s", p.state())
+				require.NoError(t, p.Finish(p.A.EP.TagSend(7, testenv.Pattern(8, 1), nil)))
+				require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 7, 0, nil, nil)))
+				require.Equal(t, "frc2", kindOf(p.A.EP.Lane(wireup.AM).Iface))
+				sleepWith(laneRetry-time.Second, &p.A, &p.B)
+				for n := 0; !p.A.EP.MovesMessages(); n++ {
+					require.Less(t, n, 10_000, "the role of messages does not move\n%s", p.State())
 					time.Sleep(time.Millisecond)
-					if p.b.w.Progress(); p.a.ep.link.moves == nil || p.a.ep.link.moves.oldAM == nil {
-						p.a.w.Progress()
+					if p.B.W.Progress(); !p.A.EP.MovesMessages() {
+						p.A.W.Progress()
 					}
 				}
-				x := map[string]*end{"own": &p.a, "peer": &p.b}[side]
-				for n := range x.ep.link.lanes.All {
-					if y := &x.ep.link.lanes.All[n]; y.EP != nil && y.Iface.kind() == "frc2" {
+				x := map[string]*ucppair.End{"own": &p.A, "peer": &p.B}[side]
+				for n := range x.EP.Lanes().All {
+					if y := &x.EP.Lanes().All[n]; y.EP != nil && kindOf(y.Iface) == "frc2" {
 						y.EP.(*faketp.EP).Fail(ucs.StatusTimedOut)
 					}
 				}
-				for n := 0; p.a.ep.Err() == nil; n++ {
-					require.Less(t, n, 10_000, "it does not fail\n%s", p.state())
-					p.step()
+				for n := 0; p.A.EP.Err() == nil; n++ {
+					require.Less(t, n, 10_000, "it does not fail\n%s", p.State())
+					p.Step()
 				}
 			})
 		})
@@ -531,11 +535,11 @@ func TestFailback_LaneOfMessagesBreaks(t *testing.T) {
 func TestFailback_FailedEP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := failedOver(t, laneRetry)
-		breakLane(p.a.ep, wireup.RMA, ucs.StatusConnReset)
-		p.until(func() bool { return p.a.ep.Err() != nil })
-		sleepWith(3*laneRetry, &p.a)
-		assert.Zero(t, counters(p.a.w)["worker.lane_retries"])
-		_, waits := p.a.ep.deadline()
+		breakLane(p.A.EP, wireup.RMA, ucs.StatusConnReset)
+		p.Until(func() bool { return p.A.EP.Err() != nil })
+		sleepWith(3*laneRetry, &p.A)
+		assert.Zero(t, counters(p.A.W)["worker.lane_retries"])
+		_, waits := p.A.EP.Deadline()
 		assert.False(t, waits)
 	})
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -11,22 +11,24 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
 
 // acceptsLane returns a pair whose second end has accepted the lane that the first end proposed, and
 // waits for its ACK. Time does not pass in the bubble of the test: a timeout would never fire.
-func acceptsLane(t *testing.T) *pair {
+func acceptsLane(t *testing.T) *ucppair.Pair {
 	t.Helper()
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect()
-	r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect()
+	r, err := p.A.EP.Put([]byte{1}, p.B.Mem.Addr(), p.A.Key, nil)
 	require.NoError(t, err)
 	t.Cleanup(r.Release)
-	p.a.spin()
-	p.b.spin()
-	require.False(t, p.b.peerEP(t).link.conn.Quiet())
+	spin(&p.A)
+	spin(&p.B)
+	require.False(t, peerEP(&p.B, t).Handshake().Quiet())
 	return p
 }
 
@@ -37,15 +39,15 @@ func TestFailConnecting_LaneReset(t *testing.T) {
 		t.Run(st.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := acceptsLane(t)
-				e := p.b.peerEP(t)
-				e.link.lanes.All[0].EP.(*faketp.EP).Fail(st)
-				p.idle()
-				assert.Zero(t, p.b.w.eps.Len(), "endpoints of the failed side")
-				require.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
-				assert.ErrorContains(t, p.a.ep.Err(), st.String())
-				require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-				p.idle()
-				assert.Zero(t, p.a.w.eps.Len())
+				e := peerEP(&p.B, t)
+				e.Lanes().All[0].EP.(*faketp.EP).Fail(st)
+				idle(p)
+				assert.Zero(t, p.B.W.EPs().Len(), "endpoints of the failed side")
+				require.ErrorIs(t, p.A.EP.Err(), ucs.ErrEPFailed)
+				assert.ErrorContains(t, p.A.EP.Err(), st.String())
+				require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+				idle(p)
+				assert.Zero(t, p.A.W.EPs().Len())
 			})
 		})
 	}
@@ -55,12 +57,12 @@ func TestFailConnecting_LaneReset(t *testing.T) {
 func TestFailConnecting_OwnReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := acceptsLane(t)
-		p.b.peerEP(t).fail(ucs.StatusInvalidParam, fmt.Errorf("test: %w", ucs.ErrInvalidParam), nil)
-		p.idle()
-		assert.Zero(t, p.b.w.eps.Len(), "endpoints of the failed side")
-		require.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
-		assert.ErrorContains(t, p.a.ep.Err(), "failed at the peer, "+ucs.StatusInvalidParam.String())
-		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		peerEP(&p.B, t).Fail(ucs.StatusInvalidParam, fmt.Errorf("test: %w", ucs.ErrInvalidParam), nil)
+		idle(p)
+		assert.Zero(t, p.B.W.EPs().Len(), "endpoints of the failed side")
+		require.ErrorIs(t, p.A.EP.Err(), ucs.ErrConnReset)
+		assert.ErrorContains(t, p.A.EP.Err(), "failed at the peer, "+ucs.StatusInvalidParam.String())
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 	})
 }
 
@@ -71,30 +73,30 @@ func TestFailConnecting_RealTransports(t *testing.T) {
 		set := tlsets.Real(tls, tls)
 		t.Run(tls, func(t *testing.T) {
 			reasonArrives(t, ucs.StatusConnReset, func(t *testing.T) error {
-				return failsWhileConnecting(t, newPair(t, set, Config{WireupTimeout: config.Infinite}))
+				return failsWhileConnecting(t, ucppair.New(t, set, ucp.Config{WireupTimeout: config.Infinite}))
 			})
 		})
 	}
 }
 
 // failsWhileConnecting fails the lane of the second end, which has accepted it, and returns the error of the first end.
-func failsWhileConnecting(t *testing.T, p *pair) error {
-	p.connect()
-	sent, err := p.a.ep.TagSendSync(1, []byte{1}, nil)
+func failsWhileConnecting(t *testing.T, p *ucppair.Pair) error {
+	p.Connect()
+	sent, err := p.A.EP.TagSendSync(1, []byte{1}, nil)
 	require.NoError(t, err)
-	p.until(func() bool {
-		p.b.w.Progress()
-		if p.b.w.eps.Len() == 0 {
-			p.a.w.Progress()
+	p.Until(func() bool {
+		p.B.W.Progress()
+		if p.B.W.EPs().Len() == 0 {
+			p.A.W.Progress()
 		}
-		return p.b.w.eps.Len() == 1 && !p.b.peerEP(t).link.conn.Quiet()
+		return p.B.W.EPs().Len() == 1 && !peerEP(&p.B, t).Handshake().Quiet()
 	})
-	x := p.b.peerEP(t).link.lanes.All[0].EP.(failing)
+	x := peerEP(&p.B, t).Lanes().All[0].EP.(failing)
 	x.Fail(ucs.StatusConnReset, ucs.ErrConnReset)
-	require.ErrorIs(t, p.finish(sent, nil), ucs.ErrEPFailed)
-	err = p.a.ep.Err()
-	p.until(func() bool { return p.b.w.eps.Len() == 0 })
-	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	require.ErrorIs(t, p.Finish(sent, nil), ucs.ErrEPFailed)
+	err = p.A.EP.Err()
+	p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
+	require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 	return err
 }
 

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"cmp"
@@ -8,7 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/wrap"
@@ -46,7 +49,7 @@ type failing interface{ Fail(ucs.Status, error) }
 
 // apart is two devices. One has the lower costs for messages, the other one for puts, gets and atomics.
 func apart(testing.TB) func() []uct.Component {
-	open := hcas(2)
+	open := tlsets.SoftHCAs(2)
 	return func() (list []uct.Component) {
 		for _, c := range open() {
 			list = append(list, pricedComponent{c})
@@ -83,21 +86,21 @@ func (m pricedMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 // A side puts to the first half of the memory of the other side, has its atomics at the end of that half, and gets from
 // the second half.
 const (
-	half    = memLen / 2
+	half    = tlsets.MemLen / 2
 	putLen  = half - 64
 	counter = half - 8
 )
 
 // underWay is the operations that one side has started.
 type underWay struct {
-	x, to      *end
+	x, to      *ucppair.End
 	seed       int
-	may, must  []*Request // may fail with the reason, and must not fail
-	started    int        // callbacks that must still be called
+	may, must  []*ucp.Request // may fail with the reason, and must not fail
+	started    int            // callbacks that must still be called
 	completed  int
 	got        []byte
-	get        *Request
-	from, into *Mem // of the message; nil if the caller has not registered it
+	get        *ucp.Request
+	from, into *ucp.Mem // of the message; nil if the caller has not registered it
 	out, in    []byte
 	increments [16]uint64
 }
@@ -112,17 +115,17 @@ const (
 )
 
 // startAll starts a put, a get, atomics and a message in each direction.
-func (p *pair) startAll(seed int, by memory) (all []*underWay) {
-	for k, x := range []*end{&p.a, &p.b} {
-		u := &underWay{x: x, to: []*end{&p.b, &p.a}[k], seed: seed + k, got: make([]byte, half)}
+func startAll(p *ucppair.Pair, seed int, by memory) (all []*underWay) {
+	for k, x := range []*ucppair.End{&p.A, &p.B} {
+		u := &underWay{x: x, to: []*ucppair.End{&p.B, &p.A}[k], seed: seed + k, got: make([]byte, half)}
 		if by != owned {
 			u.out, u.in = make([]byte, half), make([]byte, half)
 		} else {
-			u.from, u.into = x.memOf(p.t, half), u.to.memOf(p.t, half)
+			u.from, u.into = memOf(x, p.T, half), memOf(u.to, p.T, half)
 			u.out, u.in = u.from.Bytes(), u.into.Bytes()
 		}
-		copy(u.to.mem.Bytes()[half:], pattern(half, u.seed))
-		u.start(p.t, by)
+		copy(u.to.Mem.Bytes()[half:], testenv.Pattern(half, u.seed))
+		u.start(p.T, by)
 		all = append(all, u)
 	}
 	return all
@@ -130,7 +133,7 @@ func (p *pair) startAll(seed int, by memory) (all []*underWay) {
 
 func (u *underWay) start(t testing.TB, by memory) {
 	t.Helper()
-	keep := func(list *[]*Request, r *Request, err error) {
+	keep := func(list *[]*ucp.Request, r *ucp.Request, err error) {
 		if err != nil && list == &u.may { // it has completed already
 			assert.ErrorIs(t, err, ucs.ErrTimedOut)
 			return
@@ -141,24 +144,24 @@ func (u *underWay) start(t testing.TB, by memory) {
 			u.started++
 		}
 	}
-	tell, ep, at := &OpParams{OnDone: func(error) { u.completed++ }}, u.x.ep, u.x.key.Addr()
-	r, err := ep.Put(pattern(putLen, u.seed), at, u.x.key, tell)
+	tell, ep, at := &ucp.OpParams{OnDone: func(error) { u.completed++ }}, u.x.EP, u.x.Key.Addr()
+	r, err := ep.Put(testenv.Pattern(putLen, u.seed), at, u.x.Key, tell)
 	keep(&u.may, r, err)
-	u.get, err = ep.Get(u.got, at+half, u.x.key, tell)
+	u.get, err = ep.Get(u.got, at+half, u.x.Key, tell)
 	keep(&u.may, u.get, err)
-	copy(u.out, pattern(half, u.seed))
-	in, out := Bytes(u.in), Bytes(u.out)
-	if by == listed && ep.w.ctx.cfg.RndvScheme == putScheme {
-		out = Buffers([][]byte{u.out[:half/2], u.out[half/2:]})
+	copy(u.out, testenv.Pattern(half, u.seed))
+	in, out := ucp.Bytes(u.in), ucp.Bytes(u.out)
+	if by == listed && ep.Worker().Context().Configuration().RndvScheme == putScheme {
+		out = ucp.Buffers([][]byte{u.out[:half/2], u.out[half/2:]})
 	} else if by == listed {
-		in = Buffers([][]byte{u.in[:half/2], u.in[half/2:]})
+		in = ucp.Buffers([][]byte{u.in[:half/2], u.in[half/2:]})
 	}
-	r, err = u.to.w.TagRecvData(in, 1, exact, nil, &OpParams{Mem: u.into, OnDone: tell.OnDone})
+	r, err = u.to.W.TagRecvData(in, 1, exact, nil, &ucp.OpParams{Mem: u.into, OnDone: tell.OnDone})
 	keep(&u.must, r, err)
-	r, err = ep.TagSendData(1, out, &OpParams{Mem: u.from, OnDone: tell.OnDone})
+	r, err = ep.TagSendData(1, out, &ucp.OpParams{Mem: u.from, OnDone: tell.OnDone})
 	keep(&u.must, r, err)
 	for i := range u.increments {
-		r, err = ep.AtomicFetch(uct.AtomicAdd, 8, 1, &u.increments[i], at+counter, u.x.key)
+		r, err = ep.AtomicFetch(uct.AtomicAdd, 8, 1, &u.increments[i], at+counter, u.x.Key)
 		keep(&u.may, r, err)
 		if r != nil {
 			u.started-- // has no parameters
@@ -167,74 +170,74 @@ func (u *underWay) start(t testing.TB, by memory) {
 }
 
 // end waits for all operations, checks the results, and checks that a flush reports the failures.
-func (u *underWay) end(p *pair) (lost int) {
-	p.t.Helper()
+func (u *underWay) end(p *ucppair.Pair) (lost int) {
+	p.T.Helper()
 	got := u.get == nil
 	for _, r := range u.must {
-		require.NoError(p.t, p.finish(r, nil))
+		require.NoError(p.T, p.Finish(r, nil))
 	}
-	requireBytes(p.t, pattern(half, u.seed), u.in)
+	testenv.RequireBytes(p.T, testenv.Pattern(half, u.seed), u.in)
 	for _, r := range u.may {
-		p.until(r.Done)
+		p.Until(r.Done)
 		got = got || r == u.get && r.Status() == ucs.StatusOK
-		if err := p.finish(r, nil); err != nil {
-			assert.ErrorIs(p.t, err, ucs.ErrTimedOut)
-			assert.NotErrorIs(p.t, err, ucs.ErrEPFailed)
+		if err := p.Finish(r, nil); err != nil {
+			assert.ErrorIs(p.T, err, ucs.ErrTimedOut)
+			assert.NotErrorIs(p.T, err, ucs.ErrEPFailed)
 			lost++
 		}
 	}
 	if got {
-		requireBytes(p.t, pattern(half, u.seed), u.got)
+		testenv.RequireBytes(p.T, testenv.Pattern(half, u.seed), u.got)
 	}
-	if err := p.finish(u.x.ep.Flush()); err != nil {
-		assert.ErrorIs(p.t, err, ucs.ErrTimedOut)
-		require.NoError(p.t, p.finish(u.x.ep.Flush()), "only the first flush reports it")
+	if err := p.Finish(u.x.EP.Flush()); err != nil {
+		assert.ErrorIs(p.T, err, ucs.ErrTimedOut)
+		require.NoError(p.T, p.Finish(u.x.EP.Flush()), "only the first flush reports it")
 	}
-	require.NoError(p.t, u.x.ep.Err())
-	p.until(func() bool { return u.completed == u.started })
+	require.NoError(p.T, u.x.EP.Err())
+	p.Until(func() bool { return u.completed == u.started })
 	return lost
 }
 
 // checkGoesOn checks that all operations work in both directions, and that the broken lane is closed.
-func (p *pair) checkGoesOn(by memory) {
-	p.t.Helper()
+func checkGoesOn(p *ucppair.Pair, by memory) {
+	p.T.Helper()
 	for seed := range 3 {
-		for _, u := range p.startAll(10*seed, by) {
-			require.Zero(p.t, u.end(p))
-			requireBytes(p.t, pattern(putLen, u.seed), u.to.mem.Bytes()[:putLen])
-			seen := u.to.note(func(uint64) {})
-			require.NoError(p.t, p.finish(u.x.ep.PutNotify(pattern(putLen, 7), u.x.key.Addr(), u.x.key, 3, nil)))
-			p.until(func() bool { return len(seen.words) > 0 })
-			requireBytes(p.t, pattern(putLen, 7), u.to.mem.Bytes()[:putLen])
+		for _, u := range startAll(p, 10*seed, by) {
+			require.Zero(p.T, u.end(p))
+			testenv.RequireBytes(p.T, testenv.Pattern(putLen, u.seed), u.to.Mem.Bytes()[:putLen])
+			seen := noteWords(u.to, func(uint64) {})
+			require.NoError(p.T, p.Finish(u.x.EP.PutNotify(testenv.Pattern(putLen, 7), u.x.Key.Addr(), u.x.Key, 3, nil)))
+			p.Until(func() bool { return len(seen.words) > 0 })
+			testenv.RequireBytes(p.T, testenv.Pattern(putLen, 7), u.to.Mem.Bytes()[:putLen])
 		}
 	}
-	for _, x := range []*end{&p.a, &p.b} {
-		p.until(func() bool { // the device may have to flush the lane first
-			retired := slices.ContainsFunc(x.ep.link.lanes.All[:], func(l lane) bool { return l.Retired })
-			return !retired && x.ep.link.conn.Quiet()
+	for _, x := range []*ucppair.End{&p.A, &p.B} {
+		p.Until(func() bool { // the device may have to flush the lane first
+			retired := slices.ContainsFunc(x.EP.Lanes().All[:], func(l ucp.Lane) bool { return l.Retired })
+			return !retired && x.EP.Handshake().Quiet()
 		})
-		require.NoError(p.t, x.ep.Err())
+		require.NoError(p.T, x.EP.Err())
 	}
 }
 
 // warmBoth makes both sides use each lane.
-func (p *pair) warmBoth() *pair {
-	p.t.Helper()
-	p.both()
-	for _, x := range []*end{&p.a, &p.b} {
-		require.NoError(p.t, p.finish(x.ep.SendActive(1, nil, nil, nil)))
-		require.NoError(p.t, p.finish(x.ep.Put([]byte{1}, x.key.Addr(), x.key, nil)))
-		require.NoError(p.t, x.ep.AtomicPost(uct.AtomicAdd, 8, 0, x.key.Addr()+counter, x.key))
-		require.NoError(p.t, p.finish(x.ep.Flush()))
-		p.until(func() bool { return p.spare(x) != nil })
+func warmBoth(p *ucppair.Pair) *ucppair.Pair {
+	p.T.Helper()
+	p.Both()
+	for _, x := range []*ucppair.End{&p.A, &p.B} {
+		require.NoError(p.T, p.Finish(x.EP.SendActive(1, nil, nil, nil)))
+		require.NoError(p.T, p.Finish(x.EP.Put([]byte{1}, x.Key.Addr(), x.Key, nil)))
+		require.NoError(p.T, x.EP.AtomicPost(uct.AtomicAdd, 8, 0, x.Key.Addr()+counter, x.Key))
+		require.NoError(p.T, p.Finish(x.EP.Flush()))
+		p.Until(func() bool { return spareLane(p, x) != nil })
 	}
 	return p
 }
 
-// spare returns a lane of x without the role of messages.
-func (p *pair) spare(x *end) *lane {
-	for i := range x.ep.link.lanes.All {
-		if l := &x.ep.link.lanes.All[i]; l.Active && l != x.ep.lane(wireup.AM) {
+// spareLane returns a lane of x without the role of messages.
+func spareLane(p *ucppair.Pair, x *ucppair.End) *ucp.Lane {
+	for i := range x.EP.Lanes().All {
+		if l := &x.EP.Lanes().All[i]; l.Active && l != x.EP.Lane(wireup.AM) {
 			return l
 		}
 	}
@@ -256,7 +259,7 @@ func TestFailover_RealLanes(t *testing.T) {
 	}
 	for _, set := range apartSets {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
-			cfg := Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}
+			cfg := ucp.Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}
 			for _, by := range []memory{cached, listed} {
 				t.Run(set.Name+"/"+scheme+"/"+string(by), func(t *testing.T) { breakSpare(t, set, cfg, by) })
 			}
@@ -264,36 +267,36 @@ func TestFailover_RealLanes(t *testing.T) {
 	}
 }
 
-func breakSpare(t *testing.T, set tlsets.Set, cfg Config, by memory) {
+func breakSpare(t *testing.T, set tlsets.Set, cfg ucp.Config, by memory) {
 	t.Run("by a layer", func(t *testing.T) { breakByLayer(t, set, cfg, by) })
 	t.Run("by the device", func(t *testing.T) { breakByDevice(t, set, cfg, by) })
 }
 
 // breakByLayer makes a layer break the next operation over a lane.
-func breakByLayer(t *testing.T, set tlsets.Set, cfg Config, by memory) {
+func breakByLayer(t *testing.T, set tlsets.Set, cfg ucp.Config, by memory) {
 	b := &breaker{}
-	p := newPair(t, b.under(set), cfg).warmBoth()
-	b.ep = p.spare(&p.a).EP
-	for _, u := range p.startAll(1, by) {
+	p := warmBoth(ucppair.New(t, b.under(set), cfg))
+	b.ep = spareLane(p, &p.A).EP
+	for _, u := range startAll(p, 1, by) {
 		u.end(p)
 	}
 	require.Positive(t, b.times)
-	p.checkGoesOn(by)
+	checkGoesOn(p, by)
 }
 
 // breakByDevice makes the device of a lane lose the operations in flight.
-func breakByDevice(t *testing.T, set tlsets.Set, cfg Config, by memory) {
-	p := newPair(t, set, cfg).warmBoth()
-	x, ok := p.spare(&p.a).EP.(failing)
+func breakByDevice(t *testing.T, set tlsets.Set, cfg ucp.Config, by memory) {
+	p := warmBoth(ucppair.New(t, set, cfg))
+	x, ok := spareLane(p, &p.A).EP.(failing)
 	if !ok {
 		t.Skip("nothing fails a connection of this transport alone")
 	}
-	both := p.startAll(1, by)
+	both := startAll(p, 1, by)
 	x.Fail(ucs.StatusTimedOut, ucs.ErrTimedOut)
 	for _, u := range both {
 		u.end(p)
 	}
-	p.checkGoesOn(by)
+	checkGoesOn(p, by)
 }
 
 // TestFailover_AnyReason: the data of a message moves to another lane for any reason for which the lane breaks, also if
@@ -304,22 +307,22 @@ func TestFailover_AnyReason(t *testing.T) {
 		for _, reason := range []error{ucs.ErrRemoteAccess, ucs.ErrRemoteInvalid, ucs.ErrIO} {
 			t.Run(scheme+"/"+reason.Error(), func(t *testing.T) {
 				b := &breaker{reason: reason}
-				p := newPair(t, b.under(set), Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}).warmBoth()
-				from, to := &p.a, &p.b
+				p := warmBoth(ucppair.New(t, b.under(set), ucp.Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}))
+				from, to := &p.A, &p.B
 				if scheme == "get_zcopy" { // the receiver moves the data
 					from, to = to, from
 				}
-				b.ep = p.spare(&p.a).EP
-				data, buf := pattern(half, 3), make([]byte, half)
-				recv, err := to.w.TagRecv(buf, 1, exact, nil, nil)
+				b.ep = spareLane(p, &p.A).EP
+				data, buf := testenv.Pattern(half, 3), make([]byte, half)
+				recv, err := to.W.TagRecv(buf, 1, exact, nil, nil)
 				require.NoError(t, err)
-				send, err := from.ep.TagSend(1, data, nil)
+				send, err := from.EP.TagSend(1, data, nil)
 				require.NoError(t, err)
-				require.NoError(t, p.finish(recv, nil))
-				require.NoError(t, p.finish(send, nil))
-				requireBytes(t, data, buf)
+				require.NoError(t, p.Finish(recv, nil))
+				require.NoError(t, p.Finish(send, nil))
+				testenv.RequireBytes(t, data, buf)
 				require.Positive(t, b.times)
-				require.NoError(t, p.a.ep.Err())
+				require.NoError(t, p.A.EP.Err())
 			})
 		}
 	}

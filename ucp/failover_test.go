@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,8 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -21,45 +24,45 @@ func likeRC2() faketp.Kind {
 }
 
 // rails is a connected pair over frc, with frc2 as the second choice.
-func rails(t *testing.T) *pair {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), likeRC2(), faketp.LikeUD())
-	p.connect().warm()
-	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
+func rails(t *testing.T) *ucppair.Pair {
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), likeRC2(), faketp.LikeUD())
+	p.Connect().Warm()
+	require.Equal(t, "frc", kindOf(p.A.EP.Lane(wireup.RMA).Iface))
 	return p
 }
 
 // breakLane makes the transport endpoint of a lane fail.
-func breakLane(e *EP, role wireup.Role, st ucs.Status) *faketp.Iface {
-	x := e.lane(role).EP.(*faketp.EP)
+func breakLane(e *ucp.EP, role wireup.Role, st ucs.Status) *faketp.Iface {
+	x := e.Lane(role).EP.(*faketp.EP)
 	x.Fail(st)
 	return x.Iface
 }
 
 // peerEP returns the EP of a worker to its only peer.
-func (x *end) peerEP(t *testing.T) *EP {
+func peerEP(x *ucppair.End, t *testing.T) *ucp.EP {
 	t.Helper()
-	require.Equal(t, 1, x.w.eps.Len())
-	for e := range x.w.eps.All() {
+	require.Equal(t, 1, x.W.EPs().Len())
+	for e := range x.W.EPs().All() {
 		return e
 	}
 	return nil
 }
 
 // checkMoved checks that both ends use frc2 only, and that operations work.
-func (p *pair) checkMoved(t *testing.T) {
+func checkMoved(p *ucppair.Pair, t *testing.T) {
 	t.Helper()
-	require.NoError(t, p.finish(p.a.ep.Put(pattern(100, 5), p.a.key.Addr(), p.a.key, nil)))
-	require.NoError(t, p.flush())
-	requireBytes(t, pattern(100, 5), p.b.mem.Bytes()[:100])
+	require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(100, 5), p.A.Key.Addr(), p.A.Key, nil)))
+	require.NoError(t, p.Flush())
+	testenv.RequireBytes(t, testenv.Pattern(100, 5), p.B.Mem.Bytes()[:100])
 	var old uint64
-	require.NoError(t, p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr()+128, p.a.key)))
-	for _, e := range []*EP{p.a.ep, p.b.peerEP(t)} {
-		p.until(e.link.conn.Quiet)
+	require.NoError(t, p.Finish(p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.A.Key.Addr()+128, p.A.Key)))
+	for _, e := range []*ucp.EP{p.A.EP, peerEP(&p.B, t)} {
+		p.Until(e.Handshake().Quiet)
 		require.NoError(t, e.Err())
 		n := 0
-		for i := range e.link.lanes.All {
-			if x := &e.link.lanes.All[i]; x.EP != nil {
-				assert.Equal(t, "frc2", x.Iface.kind())
+		for i := range e.Lanes().All {
+			if x := &e.Lanes().All[i]; x.EP != nil {
+				assert.Equal(t, "frc2", kindOf(x.Iface))
 				n++
 			}
 		}
@@ -73,13 +76,13 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
 			p := rails(t)
-			x := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP)
+			x := p.A.EP.Lane(wireup.RMA).EP.(*faketp.EP)
 			x.Iface.Frozen = true
-			var reqs []*Request
+			var reqs []*ucp.Request
 			bufs := make([][]byte, 8)
 			for i := range bufs {
-				bufs[i] = pattern(32, i)
-				r, err := p.a.ep.Get(bufs[i], p.a.key.Addr()+uint64(1024+64*i), p.a.key, nil)
+				bufs[i] = testenv.Pattern(32, i)
+				r, err := p.A.EP.Get(bufs[i], p.A.Key.Addr()+uint64(1024+64*i), p.A.Key, nil)
 				require.NoError(t, err)
 				reqs = append(reqs, r)
 			}
@@ -87,13 +90,13 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 				x.Fail(ucs.StatusTimedOut)
 				x.Iface.Frozen = false
 			} else {
-				breakLane(p.b.peerEP(t), wireup.RMA, ucs.StatusTimedOut)
+				breakLane(peerEP(&p.B, t), wireup.RMA, ucs.StatusTimedOut)
 			}
 			var lost, moved int
 			for i, r := range reqs {
-				switch err := p.finish(r, nil); {
+				switch err := p.Finish(r, nil); {
 				case err == nil:
-					requireBytes(t, make([]byte, 32), bufs[i])
+					testenv.RequireBytes(t, make([]byte, 32), bufs[i])
 					moved++
 				default:
 					require.ErrorIs(t, err, ucs.ErrTimedOut)
@@ -104,10 +107,10 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 			assert.Equal(t, faketp.LikeRC().Depth, lost, "the depth of the queue")
 			assert.Equal(t, len(reqs)-lost, moved)
 			x.Iface.Frozen = false
-			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
-			require.NoError(t, p.flush(), "once")
-			p.checkMoved(t)
-			assert.Contains(t, p.a.ep.Explain(), "failed transport: frc fake0:1: ")
+			require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut, "a flush reports it")
+			require.NoError(t, p.Flush(), "once")
+			checkMoved(p, t)
+			assert.Contains(t, p.A.EP.Explain(), "failed transport: frc fake0:1: ")
 		})
 	}
 }
@@ -117,66 +120,72 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 func TestFailover_PartlyPosted(t *testing.T) {
 	t.Run("put", func(t *testing.T) {
 		p := rails(t)
-		put, err := p.a.ep.Put(pattern(20*faketp.MaxBcopy, 3), p.a.key.Addr()+1024, p.a.key, nil)
+		put, err := p.A.EP.Put(testenv.Pattern(20*faketp.MaxBcopy, 3), p.A.Key.Addr()+1024, p.A.Key, nil)
 		require.NoError(t, err)
-		require.Positive(t, put.off)
-		require.Less(t, put.off, 20*faketp.MaxBcopy)
-		breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
-		require.ErrorIs(t, p.finish(put, nil), ucs.ErrTimedOut)
-		require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
-		p.checkMoved(t)
+		require.Positive(t, put.Offset())
+		require.Less(t, put.Offset(), 20*faketp.MaxBcopy)
+		breakLane(p.A.EP, wireup.RMA, ucs.StatusTimedOut)
+		require.ErrorIs(t, p.Finish(put, nil), ucs.ErrTimedOut)
+		require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
+		checkMoved(p, t)
 	})
 	t.Run("loop", func(t *testing.T) {
 		p := rails(t)
-		i := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP).Iface
+		i := p.A.EP.Lane(wireup.RMA).EP.(*faketp.EP).Iface
 		var old uint64
-		loop, err := p.a.ep.AtomicFetch(uct.AtomicXor, 8, 6, &old, p.a.key.Addr()+128, p.a.key)
+		loop, err := p.A.EP.AtomicFetch(uct.AtomicXor, 8, 6, &old, p.A.Key.Addr()+128, p.A.Key)
 		require.NoError(t, err)
 		i.Hook = func() { i.Stuck = true } // the first step completes, the next one waits
-		p.a.w.Progress()
-		require.NotZero(t, loop.flags&reqQueued)
+		p.A.W.Progress()
+		require.True(t, loop.Queued())
 		i.Hook, i.Stuck = nil, false
-		breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
-		require.NoError(t, p.finish(loop, nil))
-		assert.Equal(t, byte(6), p.b.mem.Bytes()[128])
-		require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
-		p.until(p.a.ep.link.conn.Quiet)
-		assert.Equal(t, "frc2", p.a.ep.lane(wireup.AMO).Iface.kind())
+		breakLane(p.A.EP, wireup.RMA, ucs.StatusTimedOut)
+		require.NoError(t, p.Finish(loop, nil))
+		assert.Equal(t, byte(6), p.B.Mem.Bytes()[128])
+		require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
+		p.Until(p.A.EP.Handshake().Quiet)
+		assert.Equal(t, "frc2", kindOf(p.A.EP.Lane(wireup.AMO).Iface))
 	})
 }
 
 // TestFailover_WithinPost: the failed post of an operation detects that the lane is broken.
 func TestFailover_WithinPost(t *testing.T) {
 	var old uint64
-	ops := map[string]func(p *pair) (*Request, error){
-		"put":   func(p *pair) (*Request, error) { return p.a.ep.Put([]byte{7}, p.a.key.Addr(), p.a.key, nil) },
-		"bcopy": func(p *pair) (*Request, error) { return p.a.ep.Put(pattern(100, 1), p.a.key.Addr(), p.a.key, nil) },
-		"get":   func(p *pair) (*Request, error) { return p.a.ep.Get(make([]byte, 8), p.a.key.Addr(), p.a.key, nil) },
-		"post": func(p *pair) (*Request, error) {
-			return nil, p.a.ep.AtomicPost(uct.AtomicAdd, 8, 1, p.a.key.Addr(), p.a.key)
+	ops := map[string]func(p *ucppair.Pair) (*ucp.Request, error){
+		"put": func(p *ucppair.Pair) (*ucp.Request, error) {
+			return p.A.EP.Put([]byte{7}, p.A.Key.Addr(), p.A.Key, nil)
 		},
-		"fetch": func(p *pair) (*Request, error) {
-			return p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)
+		"bcopy": func(p *ucppair.Pair) (*ucp.Request, error) {
+			return p.A.EP.Put(testenv.Pattern(100, 1), p.A.Key.Addr(), p.A.Key, nil)
 		},
-		"swap loop": func(p *pair) (*Request, error) {
-			return p.a.ep.AtomicFetch(uct.AtomicXor, 8, 1, &old, p.a.key.Addr(), p.a.key)
+		"get": func(p *ucppair.Pair) (*ucp.Request, error) {
+			return p.A.EP.Get(make([]byte, 8), p.A.Key.Addr(), p.A.Key, nil)
 		},
-		"fence": func(p *pair) (*Request, error) { return nil, p.a.ep.Fence() },
+		"post": func(p *ucppair.Pair) (*ucp.Request, error) {
+			return nil, p.A.EP.AtomicPost(uct.AtomicAdd, 8, 1, p.A.Key.Addr(), p.A.Key)
+		},
+		"fetch": func(p *ucppair.Pair) (*ucp.Request, error) {
+			return p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.A.Key.Addr(), p.A.Key)
+		},
+		"swap loop": func(p *ucppair.Pair) (*ucp.Request, error) {
+			return p.A.EP.AtomicFetch(uct.AtomicXor, 8, 1, &old, p.A.Key.Addr(), p.A.Key)
+		},
+		"fence": func(p *ucppair.Pair) (*ucp.Request, error) { return nil, p.A.EP.Fence() },
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
 			p := rails(t)
-			breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
-			require.NoError(t, p.finish(op(p)))
-			assert.ErrorIs(t, p.flush(), ucs.ErrIO, "puts may have been lost")
-			p.checkMoved(t)
+			breakLane(p.A.EP, wireup.RMA, ucs.StatusIOError)
+			require.NoError(t, p.Finish(op(p)))
+			assert.ErrorIs(t, p.Flush(), ucs.ErrIO, "puts may have been lost")
+			checkMoved(p, t)
 		})
 	}
 	t.Run("flush", func(t *testing.T) {
 		p := rails(t)
-		breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
-		assert.ErrorIs(t, p.flush(), ucs.ErrIO)
-		p.checkMoved(t)
+		breakLane(p.A.EP, wireup.RMA, ucs.StatusIOError)
+		assert.ErrorIs(t, p.Flush(), ucs.ErrIO)
+		checkMoved(p, t)
 	})
 }
 
@@ -194,21 +203,21 @@ func TestFailover_FailsTheEP(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := rails(t)
-			breakLane(p.a.ep, wireup.RMA, tc.st)
+			breakLane(p.A.EP, wireup.RMA, tc.st)
 			if tc.twice {
-				assert.ErrorIs(t, p.flush(), tc.want)
-				p.checkMoved(t)
-				breakLane(p.a.ep, wireup.RMA, tc.st)
+				assert.ErrorIs(t, p.Flush(), tc.want)
+				checkMoved(p, t)
+				breakLane(p.A.EP, wireup.RMA, tc.st)
 			}
-			r, err := p.a.ep.Put(pattern(100, 1), p.a.key.Addr(), p.a.key, nil)
-			if err = p.finish(r, err); err == nil {
-				err = p.flush()
+			r, err := p.A.EP.Put(testenv.Pattern(100, 1), p.A.Key.Addr(), p.A.Key, nil)
+			if err = p.Finish(r, err); err == nil {
+				err = p.Flush()
 			}
 			require.ErrorIs(t, err, tc.want)
-			require.ErrorIs(t, p.a.ep.Err(), tc.want)
-			assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
+			require.ErrorIs(t, p.A.EP.Err(), tc.want)
+			assert.ErrorIs(t, p.A.EP.Err(), ucs.ErrEPFailed)
 			if tc.twice { // the peer is alive, and gets the reason
-				p.until(func() bool { return p.b.w.eps.Len() == 0 })
+				p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
 			}
 		})
 	}
@@ -218,20 +227,20 @@ func TestFailover_FailsTheEP(t *testing.T) {
 func TestFailover_AtomicsByTheTarget(t *testing.T) {
 	first, second := faketp.LikeTCP(), faketp.LikeTCP()
 	second.Name, second.Latency = "ftcp2", 2*faketp.LikeUD().Latency
-	p, _ := fakePair(t, Config{}, first, second)
-	p.connect().warm()
-	lane := p.a.ep.lane(wireup.AM)
-	require.Equal(t, "ftcp", lane.Iface.kind())
+	p, _ := ucppair.Fake(t, ucp.Config{}, first, second)
+	p.Connect().Warm()
+	lane := p.A.EP.Lane(wireup.AM)
+	require.Equal(t, "ftcp", kindOf(lane.Iface))
 	var old uint64
-	r, err := p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)
+	r, err := p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.A.Key.Addr(), p.A.Key)
 	require.NoError(t, err)
-	p.a.w.Progress() // it is in flight
+	p.A.W.Progress() // it is in flight
 	lane.EP.(*faketp.EP).Fail(ucs.StatusTimedOut)
-	require.ErrorIs(t, p.finish(r, nil), ucs.ErrTimedOut)
-	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
-	require.NoError(t, p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)))
-	assert.Equal(t, "ftcp2", p.a.ep.lane(wireup.AM).Iface.kind())
-	assert.NoError(t, p.a.ep.Err())
+	require.ErrorIs(t, p.Finish(r, nil), ucs.ErrTimedOut)
+	require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
+	require.NoError(t, p.Finish(p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.A.Key.Addr(), p.A.Key)))
+	assert.Equal(t, "ftcp2", kindOf(p.A.EP.Lane(wireup.AM).Iface))
+	assert.NoError(t, p.A.EP.Err())
 }
 
 // TestFailover_RealTransports: the target rejects an access, which breaks a queue pair.
@@ -245,25 +254,25 @@ func TestFailover_RealTransports(t *testing.T) {
 		{[]string{"rc_mlx5", `\rc`}, "rc_mlx5", "rc"},
 	} {
 		t.Run(tc.from+" to "+tc.to, func(t *testing.T) {
-			p := newPair(t, tlsets.Real(tc.from, tc.tls...), Config{}).connect().warm()
-			require.Equal(t, tc.from, p.a.ep.lane(wireup.RMA).Iface.kind())
-			gone, err := p.b.ctx.MemAlloc(4096)
+			p := ucppair.New(t, tlsets.Real(tc.from, tc.tls...), ucp.Config{}).Connect().Warm()
+			require.Equal(t, tc.from, kindOf(p.A.EP.Lane(wireup.RMA).Iface))
+			gone, err := p.B.Ctx.MemAlloc(4096)
 			require.NoError(t, err)
-			key, err := p.a.ep.Unpack(gone.Pack())
+			key, err := p.A.EP.Unpack(gone.Pack())
 			require.NoError(t, err)
 			defer key.Close()
 			require.NoError(t, gone.Close())
-			require.ErrorIs(t, p.finish(p.a.ep.Get(make([]byte, 64), key.Addr(), key, nil)), ucs.ErrRemoteAccess)
-			p.until(func() bool {
-				x := p.a.ep.lane(wireup.RMA)
-				return x != nil && x.Iface.kind() == tc.to || p.a.ep.Err() != nil
+			require.ErrorIs(t, p.Finish(p.A.EP.Get(make([]byte, 64), key.Addr(), key, nil)), ucs.ErrRemoteAccess)
+			p.Until(func() bool {
+				x := p.A.EP.Lane(wireup.RMA)
+				return x != nil && kindOf(x.Iface) == tc.to || p.A.EP.Err() != nil
 			})
-			require.NoError(t, p.a.ep.Err())
-			require.Error(t, p.flush())
-			require.NoError(t, p.finish(p.a.ep.Put(pattern(5000, 1), p.a.key.Addr(), p.a.key, nil)))
-			require.NoError(t, p.flush())
-			requireBytes(t, pattern(5000, 1), p.b.mem.Bytes()[:5000])
-			require.NoError(t, p.a.ep.Err())
+			require.NoError(t, p.A.EP.Err())
+			require.Error(t, p.Flush())
+			require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(5000, 1), p.A.Key.Addr(), p.A.Key, nil)))
+			require.NoError(t, p.Flush())
+			testenv.RequireBytes(t, testenv.Pattern(5000, 1), p.B.Mem.Bytes()[:5000])
+			require.NoError(t, p.A.EP.Err())
 		})
 	}
 }

@@ -1,11 +1,15 @@
 package ucp_test
 
 import (
+	"log"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
@@ -15,6 +19,22 @@ func init() {
 	ucppair.Inside.Opened = ucp.AwaitBuffers
 	ucppair.Inside.CheckClosed = ucp.CheckPool
 }
+
+func TestMain(m *testing.M) {
+	if tls := os.Getenv(childEnv); tls != "" {
+		if err := serveAsChild(tls); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	if roles.Run() {
+		return
+	}
+	testenv.Main(m)
+}
+
+// oneGoroutine is the reason why the race detector skips a test.
+const oneGoroutine = "one goroutine has both ends"
 
 // exact is the mask of a receive that matches one tag.
 const exact = ^uint64(0)

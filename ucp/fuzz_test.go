@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -79,15 +81,15 @@ var nameAt = [wire.AMStreamEnd + 1]int{
 }
 
 // address sets the ids of the message as the input says. The id of a request follows the id of the connection.
-func (m *hostileMsg) address(e *EP, waiting []uint64) {
+func (m *hostileMsg) address(ep uint64, waiting []uint64) {
 	at := nameAt[m.id]
 	switch {
 	case m.how&namesEP == 0 || len(m.body) < at+8:
 	case m.id == wire.AMActiveShort:
 		id := binary.LittleEndian.Uint16(m.body)
-		binary.LittleEndian.PutUint64(m.body, wire.ShortActive(e.id)|uint64(id))
+		binary.LittleEndian.PutUint64(m.body, wire.ShortActive(ep)|uint64(id))
 	default:
-		binary.LittleEndian.PutUint64(m.body[at:], e.id)
+		binary.LittleEndian.PutUint64(m.body[at:], ep)
 	}
 	if m.how&namesRequest != 0 && len(m.body) >= at+16 && len(waiting) > 0 {
 		binary.LittleEndian.PutUint64(m.body[at+8:], waiting[int(m.how>>2)%len(waiting)])
@@ -97,12 +99,12 @@ func (m *hostileMsg) address(e *EP, waiting []uint64) {
 // victim is a worker with a connection to a hostile peer, and another one to an honest peer.
 type victim struct {
 	t         *testing.T
-	p         *pair
+	p         *ucppair.Pair
 	iface     *faketp.Iface // of a
-	good, bad *EP           // of a
-	ask       *EP           // of b, the other end of good
+	good, bad *ucp.EP       // of a
+	ask       *ucp.EP       // of b, the other end of good
 	answers   int
-	requests  []*Request
+	requests  []*ucp.Request
 }
 
 // victimWindow limits the unreceived messages of a peer, in bytes.
@@ -119,21 +121,21 @@ const (
 const queuedTagOfVictim = 5
 
 func newVictim(t *testing.T) *victim {
-	p, f := fakePair(t, Config{RndvThresh: 128, EagerWindow: victimWindow}, faketp.LikeTCP())
-	p.both().warm()
-	x := &victim{t: t, p: p, iface: f.Ifaces[0], bad: p.a.ep}
+	p, f := ucppair.Fake(t, ucp.Config{RndvThresh: 128, EagerWindow: victimWindow}, faketp.LikeTCP())
+	p.Both().Warm()
+	x := &victim{t: t, p: p, iface: f.Ifaces[0], bad: p.A.EP}
 	var err error
-	x.good, err = p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	x.good, err = p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
-	require.NoError(t, p.finish(x.good.SendActive(keptID, nil, nil, nil)))
-	x.ask, err = p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+	require.NoError(t, p.Finish(x.good.SendActive(keptID, nil, nil, nil)))
+	x.ask, err = p.B.W.NewEP(p.A.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
-	p.a.w.OnNotify(func(*EP, uint64) {})
-	p.a.w.OnActive(hostileID, func(m *ActiveMessage) {
+	p.A.W.OnNotify(func(*ucp.EP, uint64) {})
+	p.A.W.OnActive(hostileID, func(m *ucp.ActiveMessage) {
 		r, err := m.Recv(make([]byte, min(m.Length, 1000)), nil)
 		x.track(r, err)
 	})
-	p.a.w.OnActive(askID, func(m *ActiveMessage) {
+	p.A.W.OnActive(askID, func(m *ucp.ActiveMessage) {
 		if m.From == x.good {
 			x.answers++
 		}
@@ -142,7 +144,7 @@ func newVictim(t *testing.T) *victim {
 }
 
 // track records a request that must complete.
-func (x *victim) track(r *Request, err error) {
+func (x *victim) track(r *ucp.Request, err error) {
 	if err == nil && r != nil {
 		x.requests = append(x.requests, r)
 	}
@@ -150,36 +152,36 @@ func (x *victim) track(r *Request, err error) {
 
 // begin starts operations of all classes, which wait for the peer.
 func (x *victim) begin() {
-	p, w, e := x.p, x.p.a.w, x.bad
-	var kept []*ActiveMessage
-	p.b.w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
-	x.track(e.SendActive(keptID, nil, p.a.mem.Bytes()[:500], &OpParams{Mem: p.a.mem}))
+	p, w, e := x.p, x.p.A.W, x.bad
+	var kept []*ucp.ActiveMessage
+	p.B.W.OnActive(keptID, func(m *ucp.ActiveMessage) { kept = append(kept, m.Keep()) })
+	x.track(e.SendActive(keptID, nil, p.A.Mem.Bytes()[:500], &ucp.OpParams{Mem: p.A.Mem}))
 	x.track(e.SendActive(keptID, nil, make([]byte, 5000), nil))
 	x.track(e.TagSendSync(7, make([]byte, 10), nil))
-	p.until(func() bool { return len(kept) == 2 })
-	p.idle()
+	p.Until(func() bool { return len(kept) == 2 })
+	idle(p)
 	for range 3 {
-		x.track(w.TagRecv(make([]byte, 300), 0, 0, &TagInfo{}, nil))
+		x.track(w.TagRecv(make([]byte, 300), 0, 0, &ucp.TagInfo{}, nil))
 	}
 	n := 0
 	x.track(e.StreamRecv(make([]byte, 100), true, &n, nil))
-	for range 2 * (victimWindow + window.MaxReserve) / messageCharge { // the last ones have no credit
+	for range 2 * (victimWindow + window.MaxReserve) / window.MessageCharge { // the last ones have no credit
 		x.track(e.TagSend(queuedTagOfVictim, nil, nil))
 	}
 	word := new(uint64)
-	x.track(e.AtomicFetch(0, 8, 1, word, p.a.key.Addr(), p.a.key))
+	x.track(e.AtomicFetch(0, 8, 1, word, p.A.Key.Addr(), p.A.Key))
 }
 
 // handle passes a message to the victim. The peer makes no progress.
 func (x *victim) handle(m hostileMsg) {
-	w := x.p.a.w
+	w := x.p.A.W
 	var waiting []uint64
-	for r := range w.pool.remote.All() {
-		waiting = append(waiting, r.remote)
+	for r := range w.RemoteRequests().All() {
+		waiting = append(waiting, r.RemoteID())
 	}
-	m.address(x.bad, waiting)
+	m.address(x.bad.ID(), waiting)
 	if m.id == wire.AMWireup && m.how&namesEP != 0 {
-		m.body = toWorker(x.p.b.w, w, x.bad, m.body)
+		m.body = toWorker(x.p.B.W, w, x.bad, m.body)
 	}
 	x.iface.AM.Handle(m.id, m.body, nil)
 	w.Progress()
@@ -187,33 +189,33 @@ func (x *victim) handle(m hostileMsg) {
 
 // bounded checks the limits of what the peer makes the worker store.
 func (x *victim) bounded() {
-	w := x.p.a.w
+	w := x.p.A.W
 	kept := 0
-	for m := range w.tag.table.Messages() {
-		kept += cap(m.Owner.buf)
+	for m := range w.Tags().Messages() {
+		kept += m.Owner.BufferLen()
 	}
-	if m := x.bad.msgs; m != nil {
-		for in := m.inbound; in != nil; in = in.next {
-			kept += in.total
+	if m := x.bad.Messages(); m != nil {
+		for in := m.Inbound(); in != nil; in = in.Next() {
+			kept += in.Total()
 		}
 	}
 	assert.LessOrEqual(x.t, kept, 2*(victimWindow+window.MaxReserve))
-	assert.LessOrEqual(x.t, w.messages.granted, int64(w.eps.Len()*victimWindow))
+	assert.LessOrEqual(x.t, w.GrantedCredit(), int64(w.EPs().Len()*victimWindow))
 }
 
 // othersWork sends over the good connection in both directions.
 func (x *victim) othersWork() {
 	t, p := x.t, x.p
 	require.NoError(t, x.good.Err())
-	require.NoError(t, p.finish(x.good.Put([]byte{1}, p.b.mem.Addr(), x.keyOf(x.good), nil)))
-	require.NoError(t, p.finish(x.good.Flush()))
+	require.NoError(t, p.Finish(x.good.Put([]byte{1}, p.B.Mem.Addr(), x.keyOf(x.good), nil)))
+	require.NoError(t, p.Finish(x.good.Flush()))
 	answers := x.answers
-	require.NoError(t, p.finish(x.ask.SendActive(askID, nil, make([]byte, 50), nil)))
-	p.until(func() bool { return x.answers > answers })
+	require.NoError(t, p.Finish(x.ask.SendActive(askID, nil, make([]byte, 50), nil)))
+	p.Until(func() bool { return x.answers > answers })
 }
 
-func (x *victim) keyOf(e *EP) *RKey {
-	key, err := e.Unpack(x.p.b.mem.Pack())
+func (x *victim) keyOf(e *ucp.EP) *ucp.RKey {
+	key, err := e.Unpack(x.p.B.Mem.Pack())
 	require.NoError(x.t, err)
 	x.t.Cleanup(key.Close)
 	return key
@@ -222,35 +224,35 @@ func (x *victim) keyOf(e *EP) *RKey {
 // allEnd closes the bad connection and the worker, and checks that no request is left.
 func (x *victim) allEnd() {
 	p := x.p
-	if x.bad.state != epClosed {
-		require.NoError(x.t, p.finish(x.bad.Close(CloseForce)))
+	if x.bad.Phase() != ucp.PhaseClosed {
+		require.NoError(x.t, p.Finish(x.bad.Close(ucp.CloseForce)))
 	}
-	p.a.w.cancelReceives()
+	p.A.W.CancelReceives()
 	for _, r := range x.requests {
-		p.until(r.Done)
+		p.Until(r.Done)
 		r.Release()
 	}
-	p.until(func() bool { return p.a.w.messages.granted <= victimWindow }) // of the honest peer
-	left, eps := int64(0), map[*messages]bool{}
-	for m := range p.a.w.tag.table.Messages() {
-		if u := m.Owner; u.msgs.closed {
-			left += charge(u.charge()) + u.slack()
-			eps[u.msgs] = true
+	p.Until(func() bool { return p.A.W.GrantedCredit() <= victimWindow }) // of the honest peer
+	left, eps := int64(0), map[*ucp.Messages]bool{}
+	for m := range p.A.W.Tags().Messages() {
+		if u := m.Owner; u.MessagesOf().Closed() {
+			left += window.Charge(u.Charge()) + u.Slack()
+			eps[u.MessagesOf()] = true
 		}
 	}
-	left += int64(len(eps)) * departedCharge
-	require.Equal(x.t, left, p.a.w.messages.leftBytes, "bytes of the hostile peer")
+	left += int64(len(eps)) * ucp.DepartedCharge
+	require.Equal(x.t, left, p.A.W.LeftBytes(), "bytes of the hostile peer")
 }
 
 // toWorker gives a handshake message valid ids of a peer, and seals it.
-func toWorker(peer, w *Worker, ep *EP, b []byte) []byte {
+func toWorker(peer, w *ucp.Worker, ep *ucp.EP, b []byte) []byte {
 	m, err := handshake.UnpackMsg(b)
-	if err != nil || ep.link == nil {
+	if err != nil || !ep.Linked() {
 		return b
 	}
-	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID(), w.net.addr.UUID()
-	m.SrcEP, m.DstEP = ep.link.conn.RemoteEP(), ep.id
-	return peer.sealed(w, m)
+	m.SrcUUID, m.DstUUID = ep.Peer().Addr.UUID(), w.AddressInfo().UUID()
+	m.SrcEP, m.DstEP = ep.Handshake().RemoteEP(), ep.ID()
+	return seal(peer, w, m)
 }
 
 // messageSeeds are inputs with messages of all types.
@@ -281,7 +283,7 @@ func messageSeeds() (seeds [][]byte) {
 		add(answer)
 		add(ack, hostileMsg{wire.AMPutDone, how, make([]byte, wire.ControlLen)})
 	}
-	add(hostileMsg{wire.AMCredit, namesEP, (&wire.Control{Value: maxCredit}).Append(nil)})
+	add(hostileMsg{wire.AMCredit, namesEP, (&wire.Control{Value: ucp.MaxCredit}).Append(nil)})
 	data := make([]byte, 40)
 	head := func(word uint64) []byte { return (&wire.Head{Word: word}).Append(nil) }
 	part := func(word, value, id uint64) []byte {
@@ -294,16 +296,16 @@ func messageSeeds() (seeds [][]byte) {
 		first, next := hostileMsg{id, namesEP, part(hostileID, 80, 5)}, hostileMsg{wire.AMFrag, namesEP, frag(5, 40)}
 		add(first, next, next)
 		add(first, first, first, first, hostileMsg{wire.AMFrag, namesEP, frag(5, 41)})
-		add(hostileMsg{id, namesEP, part(hostileID, maxEager, 5)})
+		add(hostileMsg{id, namesEP, part(hostileID, ucp.MaxEager, 5)})
 	}
 	for _, id := range []uint8{wire.AMTagRTS, wire.AMActiveRTS} {
 		announce, next := hostileMsg{id, namesEP, rts(hostileID, 80, 6)}, hostileMsg{wire.AMData, namesEP | namesRequest | 3<<2, frag(0, 0)}
 		add(announce, next, next, announce)
 		add(announce, hostileMsg{wire.AMWithdraw, namesEP, (&wire.Control{ID: 6}).Append(nil)}, announce)
-		add(hostileMsg{id, namesEP, rts(hostileID, maxMessage, 6)}, next)
+		add(hostileMsg{id, namesEP, rts(hostileID, ucp.MaxMessage, 6)}, next)
 	}
 	add(hostileMsg{wire.AMActiveShort, namesEP, append(head(hostileID)[:wire.WordLen], data...)})
-	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
+	add(hostileMsg{wire.AMActive, namesEP, append(head(ucp.ActiveWord(hostileID, data[:9])), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, head(7)}) // empty, at another offset
@@ -334,7 +336,7 @@ func messageSeeds() (seeds [][]byte) {
 		blocked, none := reply(0, wire.ReplyBlocked, credits), reply(1, wire.ReplyNone, 7)
 		add(blocked, blocked, none, none, reply(2, wire.ReplyNone, 1), reply(3, wire.ReplyNone, 1), reply(4, wire.ReplyList, 0, wire.Pair{First: 9, Second: 1}), offer(5, 9))
 		add(blocked, offer(1, 1), offer(1, 1), offer(2, 2), offer(3, 3), offer(4, 4))
-		add(blocked, reply(1, wire.ReplyProbe, 1, wire.Pair{First: 1, Second: maxMessage}), reply(2, wire.ReplyList, 0, wire.Pair{}))
+		add(blocked, reply(1, wire.ReplyProbe, 1, wire.Pair{First: 1, Second: ucp.MaxMessage}), reply(2, wire.ReplyList, 0, wire.Pair{}))
 	}
 	return seeds
 }

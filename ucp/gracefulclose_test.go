@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -66,4 +66,4 @@ func (in *initiator) left(t *testing.T, err error) {
 }
 
 // until makes progress until ok returns true.
-func (in *initiator) until(ok func() bool) error { return in.w.engine.Until(in.ctx, ok) }
+func (in *initiator) until(ok func() bool) error { return in.w.Engine().Until(in.ctx, ok) }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,6 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -59,7 +63,7 @@ func (ref *reference) word(a act) uint64 {
 func (ref *reference) apply(a act) (read []byte, old uint64) {
 	switch a.kind {
 	case "put":
-		copy(ref.mem[a.off:], pattern(a.n, a.seed))
+		copy(ref.mem[a.off:], testenv.Pattern(a.n, a.seed))
 	case "get":
 		return append([]byte(nil), ref.mem[a.off:a.off+a.n]...), 0
 	case "post", "fetch", "cswap":
@@ -78,21 +82,21 @@ func (ref *reference) apply(a act) (read []byte, old uint64) {
 
 // player executes a history on an EP.
 type player struct {
-	p       *pair
+	p       *ucppair.Pair
 	results []func(t *rapid.T) // checks for completed operations
-	reqs    []*Request
+	reqs    []*ucp.Request
 	slot    int
 }
 
 func (x *player) play(t *rapid.T, a act, ref *reference) {
-	ep, key, raddr := x.p.a.ep, x.p.a.key, x.p.b.mem.Addr()+uint64(a.off)
+	ep, key, raddr := x.p.A.EP, x.p.A.Key, x.p.B.Mem.Addr()+uint64(a.off)
 	local := make([]byte, a.n)
-	var params *OpParams
-	if a.useMem && x.slot+a.n <= memLen {
-		local, params = x.p.a.mem.Bytes()[x.slot:x.slot+a.n], &OpParams{Mem: x.p.a.mem}
+	var params *ucp.OpParams
+	if a.useMem && x.slot+a.n <= tlsets.MemLen {
+		local, params = x.p.A.Mem.Bytes()[x.slot:x.slot+a.n], &ucp.OpParams{Mem: x.p.A.Mem}
 		x.slot += a.n
 	}
-	var r *Request
+	var r *ucp.Request
 	var err error
 	result := new(uint64)
 	if a.kind == "cswap" && a.a%2 == 0 {
@@ -101,7 +105,7 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 	read, old := ref.apply(a)
 	switch a.kind {
 	case "put":
-		copy(local, pattern(a.n, a.seed))
+		copy(local, testenv.Pattern(a.n, a.seed))
 		r, err = ep.Put(local, raddr, key, params)
 	case "get":
 		r, err = ep.Get(local, raddr, key, params)
@@ -119,7 +123,7 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 	}
 	require.NoError(t, err)
 	if a.complete {
-		require.NoError(t, x.p.finish(r, nil))
+		require.NoError(t, x.p.Finish(r, nil))
 	} else if r != nil {
 		x.reqs = append(x.reqs, r)
 	}
@@ -131,22 +135,22 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 func TestHistories(t *testing.T) {
 	for _, set := range memorySets() {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{}).connect()
+			p := ucppair.New(t, set, ucp.Config{}).Connect()
 			rapid.Check(t, func(rt *rapid.T) {
 				var ref reference
-				clear(p.b.mem.Bytes()[:histLen])
+				clear(p.B.Mem.Bytes()[:histLen])
 				x := &player{p: p}
 				for range rapid.IntRange(1, 30).Draw(rt, "length") {
 					x.play(rt, drawAct(rt), &ref)
 				}
-				require.NoError(rt, p.flush())
+				require.NoError(rt, p.Flush())
 				for _, r := range x.reqs {
-					require.NoError(rt, p.finish(r, nil))
+					require.NoError(rt, p.Finish(r, nil))
 				}
 				for _, check := range x.results {
 					check(rt)
 				}
-				requireBytes(t, ref.mem[:], p.b.mem.Bytes()[:histLen])
+				testenv.RequireBytes(t, ref.mem[:], p.B.Mem.Bytes()[:histLen])
 			})
 		})
 	}

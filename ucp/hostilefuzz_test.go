@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -9,7 +9,9 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/handshake"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -71,13 +73,13 @@ const maxRedials = 3
 
 func newHostile(t *testing.T, set tlsets.Set, scheme string) *hostile {
 	x := &hostile{lies: newLies(t, set, scheme), t: t}
-	w := x.a.w
-	w.OnNotify(func(e *EP, _ uint64) {
-		if e == x.a.ep {
+	w := x.A.W
+	w.OnNotify(func(e *ucp.EP, _ uint64) {
+		if e == x.A.EP {
 			x.notified++
 		}
 	})
-	w.OnActive(hostileID, func(m *ActiveMessage) {
+	w.OnActive(hostileID, func(m *ucp.ActiveMessage) {
 		r, err := m.Recv(make([]byte, min(m.Length, 1000)), nil)
 		if err == nil && r != nil {
 			r.Release()
@@ -85,7 +87,7 @@ func newHostile(t *testing.T, set tlsets.Set, scheme string) *hostile {
 	})
 	x.begin(scheme)
 	for range 3 {
-		r, err := w.TagRecv(make([]byte, 300), hostileTag, hostileTag, &TagInfo{}, nil)
+		r, err := w.TagRecv(make([]byte, 300), hostileTag, hostileTag, &ucp.TagInfo{}, nil)
 		require.NoError(t, err)
 		r.Release()
 	}
@@ -98,29 +100,29 @@ func (x *hostile) turn(m hostileMsg) {
 	x.address(&m)
 	x.send(m.id, m.body)
 	for range 3 {
-		x.bad.w.Progress()
-		x.a.w.Progress()
+		x.bad.W.Progress()
+		x.A.W.Progress()
 	}
 	x.traffic()
 	if m.how&hostileStep != 0 {
-		x.step()
+		x.Step()
 	}
 }
 
 // address sets the ids of a message as the input says.
 func (x *hostile) address(m *hostileMsg) {
-	e := x.bad.ep
-	if e.link == nil {
+	e := x.bad.EP
+	if !e.Linked() {
 		return
 	}
-	own := &EP{id: e.link.conn.RemoteEP()}
+	own := e.Handshake().RemoteEP()
 	if m.how&hostileGuess != 0 {
-		near := guesses(x.a.ep.id)
-		own.id = near[x.turns%len(near)]
+		near := guesses(x.A.EP.ID())
+		own = near[x.turns%len(near)]
 	}
 	var waiting []uint64
-	for r := range x.a.w.pool.remote.All() {
-		waiting = append(waiting, r.remote)
+	for r := range x.A.W.RemoteRequests().All() {
+		waiting = append(waiting, r.RemoteID())
 	}
 	if m.id == wire.AMWireup {
 		m.body = x.handshake(m)
@@ -141,39 +143,39 @@ func (x *hostile) handshake(m *hostileMsg) []byte {
 	if err != nil {
 		return m.body
 	}
-	e := x.bad.ep
-	h.SrcUUID, h.DstUUID = x.bad.w.net.addr.UUID(), x.a.w.net.addr.UUID()
+	e := x.bad.EP
+	h.SrcUUID, h.DstUUID = x.bad.W.AddressInfo().UUID(), x.A.W.AddressInfo().UUID()
 	if m.how&namesEP != 0 {
-		h.SrcEP, h.DstEP = e.id, e.link.conn.RemoteEP()
+		h.SrcEP, h.DstEP = e.ID(), e.Handshake().RemoteEP()
 	}
 	if len(h.Addr) > 0 {
-		h.Addr = x.bad.w.net.packed
+		h.Addr = x.bad.W.Address()
 	}
 	if m.how&hostileGuess != 0 {
-		h.SrcUUID, h.SrcEP, h.DstEP = x.b.w.net.addr.UUID(), x.b.ep.id, x.a.ep.id
+		h.SrcUUID, h.SrcEP, h.DstEP = x.B.W.AddressInfo().UUID(), x.B.EP.ID(), x.A.EP.ID()
 		if len(h.Addr) > 0 {
-			h.Addr, h.DstEP = x.b.w.net.packed, 0
+			h.Addr, h.DstEP = x.B.W.Address(), 0
 		}
 	}
-	return x.bad.w.sealed(x.a.w, h)
+	return seal(x.bad.W, x.A.W, h)
 }
 
 // send sends a message if the connection accepts it. It replaces a failed connection a few times.
 func (x *hostile) send(id uint8, msg []byte) {
 	for range 100 {
-		l := x.bad.ep.lane(wireup.AM)
-		if x.bad.ep.Err() != nil || l == nil {
+		l := x.bad.EP.Lane(wireup.AM)
+		if x.bad.EP.Err() != nil || l == nil {
 			x.redial()
 			return
 		}
-		if len(msg) > l.Iface.attr.AM.MaxBcopy {
+		if len(msg) > l.Iface.Attr().AM.MaxBcopy {
 			return
 		}
 		if _, err := l.AM.AMBcopy(id, packer(msg)); err != uct.ErrNoResource {
 			return
 		}
-		x.bad.w.Progress()
-		x.a.w.Progress()
+		x.bad.W.Progress()
+		x.A.W.Progress()
 	}
 }
 
@@ -182,84 +184,84 @@ func (x *hostile) redial() {
 	if x.redials++; x.redials > maxRedials {
 		return
 	}
-	if r, _ := x.bad.ep.Close(CloseForce); r != nil {
+	if r, _ := x.bad.EP.Close(ucp.CloseForce); r != nil {
 		r.Release()
 	}
-	x.bad.dial(x.t, &x.a)
-	if r, _ := x.bad.ep.TagSend(hostileTag, []byte{1}, nil); r != nil {
+	x.bad.Dial(x.t, &x.A)
+	if r, _ := x.bad.EP.TagSend(hostileTag, []byte{1}, nil); r != nil {
 		r.Release()
 	}
 	for range 100 {
-		x.bad.w.Progress()
-		x.a.w.Progress()
+		x.bad.W.Progress()
+		x.A.W.Progress()
 	}
 }
 
 // traffic starts an operation between the honest peers.
 func (x *hostile) traffic() {
-	a, b, n, tag := &x.a, &x.b, 1+37*x.turns, uint64(1000+x.turns)
-	data := pattern(n, x.turns)
+	a, b, n, tag := &x.A, &x.B, 1+37*x.turns, uint64(1000+x.turns)
+	data := testenv.Pattern(n, x.turns)
 	switch x.turns % 5 {
 	case 0:
 		x.receive(tag, data, nil)
-		x.track(b.ep.TagSend(tag, data, nil))
+		x.track(b.EP.TagSend(tag, data, nil))
 	case 1:
 		buf := make([]byte, n)
-		x.check = append(x.check, func() { requireBytes(x.t, data, buf) })
-		x.track(b.w.TagRecv(buf, tag, exact, nil, nil))
-		x.track(a.ep.TagSend(tag, data, nil))
+		x.check = append(x.check, func() { testenv.RequireBytes(x.t, data, buf) })
+		x.track(b.W.TagRecv(buf, tag, exact, nil, nil))
+		x.track(a.EP.TagSend(tag, data, nil))
 	case 2:
 		arrived := false
-		a.w.OnActive(honestID, func(m *ActiveMessage) {
-			require.Same(x.t, x.a.ep, m.From)
+		a.W.OnActive(honestID, func(m *ucp.ActiveMessage) {
+			require.Same(x.t, x.A.EP, m.From)
 			arrived = true
 		})
-		x.track(b.ep.SendActive(honestID, nil, data, nil))
+		x.track(b.EP.SendActive(honestID, nil, data, nil))
 		x.all(func() bool { return arrived })
 	case 3:
-		x.track(b.ep.Put(data, b.key.Addr(), b.key, nil))
-		require.NoError(x.t, x.ends(b.ep.Flush())) // one flush of a waits for its stream
-		requireBytes(x.t, data, a.mem.Bytes()[:n])
+		x.track(b.EP.Put(data, b.Key.Addr(), b.Key, nil))
+		require.NoError(x.t, x.ends(b.EP.Flush())) // one flush of a waits for its stream
+		testenv.RequireBytes(x.t, data, a.Mem.Bytes()[:n])
 	case 4:
 		buf := make([]byte, n)
-		copy(b.mem.Bytes(), data)
-		require.NoError(x.t, x.ends(a.ep.Get(buf, a.key.Addr(), a.key, nil)))
-		requireBytes(x.t, data, buf)
+		copy(b.Mem.Bytes(), data)
+		require.NoError(x.t, x.ends(a.EP.Get(buf, a.Key.Addr(), a.Key, nil)))
+		testenv.RequireBytes(x.t, data, buf)
 	}
 }
 
 // ends waits for an operation.
-func (x *hostile) ends(r *Request, err error) error {
+func (x *hostile) ends(r *ucp.Request, err error) error {
 	if r == nil || err != nil {
 		return err
 	}
 	x.all(r.Done)
-	return r.take()
+	return r.Take()
 }
 
 // balanced checks that the sums of the victim equal its contents.
 func (x *hostile) balanced() {
-	w := x.a.w
-	w.cancelReceives()
-	if r, _ := x.bad.ep.Close(CloseForce); r != nil { // an error means that it is closed already
+	w := x.A.W
+	w.CancelReceives()
+	if r, _ := x.bad.EP.Close(ucp.CloseForce); r != nil { // an error means that it is closed already
 		x.all(r.Done)
 		r.Release()
 	}
-	x.all(func() bool { return w.pool.remote.Len() == 0 })
+	x.all(func() bool { return w.RemoteRequests().Len() == 0 })
 	var granted, left int64
-	for e := range w.eps.All() {
-		if e.msgs != nil && !e.msgs.closed {
-			granted += beyondFirst(e.msgs.Size)
+	for e := range w.EPs().All() {
+		if e.Messages() != nil && !e.Messages().Closed() {
+			granted += ucp.BeyondFirst(e.Messages().Size)
 		}
 	}
-	require.Equal(x.t, granted, w.messages.granted)
-	for m := range w.tag.table.Messages() {
-		if u := m.Owner; u.msgs.closed {
-			left += charge(u.charge())
+	require.Equal(x.t, granted, w.GrantedCredit())
+	for m := range w.Tags().Messages() {
+		if u := m.Owner; u.MessagesOf().Closed() {
+			left += window.Charge(u.Charge())
 		}
 	}
-	require.Equal(x.t, left, w.messages.leftBytes)
-	m := x.a.ep.msgs
+	require.Equal(x.t, left, w.LeftBytes())
+	m := x.A.EP.Messages()
 	require.Zero(x.t, m.Held, "all messages of the honest peer were received")
 	require.LessOrEqual(x.t, m.Credit, m.Most)
 }

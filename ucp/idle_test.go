@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -42,8 +44,8 @@ func TestIdle(t *testing.T) {
 						testenv.SkipShort(t, "as with one peer")
 					}
 					x := newIdleWorld(t, tls, peers)
-					x.w.engine.ParkLimit = time.Hour
-					before := x.w.engine.Sleeps.Load()
+					x.w.Engine().ParkLimit = time.Hour
+					before := x.w.Engine().Sleeps.Load()
 					stop := by.start(t, x)
 					x.requireSleep(t, before)
 					x.report(t)
@@ -65,17 +67,17 @@ var idlers = []idler{
 		return background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
 	}},
 	{"waiter", func(t *testing.T, x *idleWorld) func() {
-		r := x.w.newRequest(nil, &groupStage) // it never completes
+		r := x.w.NeverEnding()
 		return background(1, func(ctx context.Context) error {
 			defer r.Release()
-			defer r.complete(0)
+			defer r.Complete(0)
 			return r.Wait(ctx)
 		})
 	}},
 	{"shared", func(t *testing.T, x *idleWorld) func() {
 		s := x.w.Share()
 		return background(sharers, func(ctx context.Context) error {
-			return s.Run(ctx, func() (*Request, error) { return x.w.newRequest(nil, &groupStage), nil })
+			return s.Run(ctx, func() (*ucp.Request, error) { return x.w.NeverEnding(), nil })
 		})
 	}},
 }
@@ -92,15 +94,15 @@ func background(n int, f func(ctx context.Context) error) (stop func()) {
 
 // idleWorld is a worker with peers that have put to it and are idle now.
 type idleWorld struct {
-	ctx   *Context
-	w     *Worker
-	mem   *Mem
-	peers []*Worker
+	ctx   *ucp.Context
+	w     *ucp.Worker
+	mem   *ucp.Mem
+	peers []*ucp.Worker
 }
 
 func newIdleWorld(t *testing.T, tls string, peers int) *idleWorld {
 	t.Helper()
-	x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
+	x := openIdleWorld(t, ucppair.FromEnv(t, "TLS="+tls))
 	stop := background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
 	if tls == "self" {
 		stop()
@@ -117,11 +119,11 @@ func newIdleWorld(t *testing.T, tls string, peers int) *idleWorld {
 }
 
 // openIdleWorld opens the worker without peers.
-func openIdleWorld(t *testing.T, cfg Config) *idleWorld {
+func openIdleWorld(t *testing.T, cfg ucp.Config) *idleWorld {
 	t.Helper()
 	x := &idleWorld{}
 	var err error
-	x.ctx, err = NewContext(cfg, tlsets.Components(all.Config{})...)
+	x.ctx, err = ucp.NewContext(cfg, tlsets.Components(all.Config{})...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, x.ctx.Close()) })
 	x.mem, err = x.ctx.MemAlloc(8)
@@ -131,9 +133,9 @@ func openIdleWorld(t *testing.T, cfg Config) *idleWorld {
 	return x
 }
 
-func (x *idleWorld) newWorker(t *testing.T) *Worker {
+func (x *idleWorld) newWorker(t *testing.T) *ucp.Worker {
 	t.Helper()
-	w, err := x.ctx.NewWorker(WorkerConfig{})
+	w, err := x.ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })
 	w.OnActive(0, nil)
@@ -141,10 +143,10 @@ func (x *idleWorld) newWorker(t *testing.T) *Worker {
 }
 
 // put puts from another worker to the served worker.
-func (x *idleWorld) put(t *testing.T, from *Worker) {
+func (x *idleWorld) put(t *testing.T, from *ucp.Worker) {
 	t.Helper()
 	ctx := context.Background()
-	ep, key, err := remoteMem{x.w.Address(), x.mem.Pack()}.dial(from)
+	ep, key, err := ucppair.Remote{Addr: x.w.Address(), Key: x.mem.Pack()}.Dial(from)
 	require.NoError(t, err)
 	t.Cleanup(key.Close)
 	require.NoError(t, ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil))
@@ -158,7 +160,7 @@ const idleLooks = 500
 // wake it before.
 func (x *idleWorld) requireSleep(t *testing.T, before uint64) {
 	t.Helper()
-	sleeps, last, looks := &x.w.engine.Sleeps, before, 0
+	sleeps, last, looks := &x.w.Engine().Sleeps, before, 0
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		if now := sleeps.Load(); now != last {
 			last, looks = now, 0

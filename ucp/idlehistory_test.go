@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 func init() { roles.Register("idlepeers", idlePeersRole) }
@@ -62,14 +64,14 @@ func TestIdle_AfterPeers(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", tls, h.name, peers), func(t *testing.T) {
-					cfg := fromEnv(t, "TLS="+tls)
+					cfg := ucppair.FromEnv(t, "TLS="+tls)
 					cfg.KeepaliveInterval = time.Second // ud detects killed peers by it
 					cfg.WireupTimeout = h.wireup
 					x := openIdleWorld(t, cfg)
 					h.do(t, x, tls, peers)
 					x.waitForEPs(t, 0)
-					x.w.engine.ParkLimit = time.Hour
-					before := x.w.engine.Sleeps.Load()
+					x.w.Engine().ParkLimit = time.Hour
+					before := x.w.Engine().Sleeps.Load()
 					stop := background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
 					defer stop()
 					x.requireSleep(t, before)
@@ -92,7 +94,7 @@ const maxIdleSleeps = 20
 // after a signal.
 func (x *idleWorld) requireFewSleeps(t *testing.T) {
 	t.Helper()
-	sleeps := &x.w.engine.Sleeps
+	sleeps := &x.w.Engine().Sleeps
 	before := sleeps.Load()
 	time.Sleep(idleWindow)
 	after := sleeps.Load()
@@ -106,12 +108,12 @@ func (x *idleWorld) waitForEPs(t *testing.T, n int) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		x.w.Progress()
-		return x.w.eps.Len() == n
+		return x.w.EPs().Len() == n
 	})
 }
 
 // serveWhile serves a worker while f runs.
-func serveWhile(w *Worker, f func()) {
+func serveWhile(w *ucp.Worker, f func()) {
 	stop := background(1, func(ctx context.Context) error { return w.Serve(ctx) })
 	defer stop()
 	f()
@@ -122,26 +124,26 @@ func peersLeave(t *testing.T, x *idleWorld, tls string, peers int) {
 	ctx := context.Background()
 	if tls == "self" {
 		ep := x.connect(t, tls, x.w, x.w)
-		require.NoError(t, ep.CloseWait(ctx, CloseFlush))
+		require.NoError(t, ep.CloseWait(ctx, ucp.CloseFlush))
 		return
 	}
 	for range peers {
 		w := x.newWorker(t)
-		var to, from *EP
+		var to, from *ucp.EP
 		serveWhile(x.w, func() { to = x.connect(t, tls, w, x.w) })
 		serveWhile(w, func() {
 			from = x.connect(t, tls, x.w, w)
-			require.NoError(t, from.CloseWait(ctx, CloseFlush))
+			require.NoError(t, from.CloseWait(ctx, ucp.CloseFlush))
 		})
 		serveWhile(x.w, func() {
-			require.NoError(t, to.CloseWait(ctx, CloseFlush))
+			require.NoError(t, to.CloseWait(ctx, ucp.CloseFlush))
 			require.NoError(t, w.Close())
 		})
 	}
 }
 
 // connect makes an EP from one worker to another, which is served, and sends over it.
-func (x *idleWorld) connect(t *testing.T, tls string, from, to *Worker) *EP {
+func (x *idleWorld) connect(t *testing.T, tls string, from, to *ucp.Worker) *ucp.EP {
 	t.Helper()
 	ep, err := sendTo(context.Background(), idleTarget(tls, to, x.mem), from)
 	require.NoError(t, err)
@@ -149,18 +151,18 @@ func (x *idleWorld) connect(t *testing.T, tls string, from, to *Worker) *EP {
 }
 
 // idleTarget is a worker, with memory if the transports have puts.
-func idleTarget(tls string, w *Worker, mem *Mem) remoteMem {
-	r := remoteMem{addr: w.Address()}
+func idleTarget(tls string, w *ucp.Worker, mem *ucp.Mem) ucppair.Remote {
+	r := ucppair.Remote{Addr: w.Address()}
 	if !strings.Contains(tls, "ud") {
-		r.key = mem.Pack()
+		r.Key = mem.Pack()
 	}
 	return r
 }
 
 // sendTo makes an EP from w to a worker, sends an active message, puts a byte if there is a key, and flushes. The EP is
 // valid also after an error.
-func sendTo(ctx context.Context, r remoteMem, w *Worker) (*EP, error) {
-	ep, err := w.NewEP(r.addr, EPConfig{})
+func sendTo(ctx context.Context, r ucppair.Remote, w *ucp.Worker) (*ucp.EP, error) {
+	ep, err := w.NewEP(r.Addr, ucp.EPConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +173,8 @@ func sendTo(ctx context.Context, r remoteMem, w *Worker) (*EP, error) {
 	if err != nil {
 		return ep, err
 	}
-	if len(r.key) > 0 {
-		key, err := ep.Unpack(r.key)
+	if len(r.Key) > 0 {
+		key, err := ep.Unpack(r.Key)
 		if err != nil {
 			return ep, err
 		}
@@ -190,7 +192,7 @@ const peersPerChild = 25
 // idleCrowd is child processes with workers.
 type idleCrowd struct {
 	children []*roles.Child
-	workers  []remoteMem
+	workers  []ucppair.Remote
 }
 
 // startCrowd starts processes with n workers, which are served.
@@ -202,7 +204,7 @@ func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 		p := roles.Start(t, "idlepeers", tls, some, self)
 		c.children = append(c.children, p)
 		for range some {
-			r, err := parseRemote(p.Line(t))
+			r, err := ucppair.ParseRemote(p.Line(t))
 			require.NoError(t, err)
 			c.workers = append(c.workers, r)
 		}
@@ -226,7 +228,7 @@ func (c idleCrowd) awaitSends(t *testing.T) (results []string) {
 }
 
 // requireSends checks that each worker of each child can send to w.
-func (c idleCrowd) requireSends(t *testing.T, w *Worker) {
+func (c idleCrowd) requireSends(t *testing.T, w *ucp.Worker) {
 	t.Helper()
 	c.startSends(t)
 	serveWhile(w, func() {
@@ -244,11 +246,11 @@ func idlePeersRole(c *roles.Side) error {
 	if err != nil {
 		return err
 	}
-	parent, err := parseRemote(c.Args[2])
+	parent, err := ucppair.ParseRemote(c.Args[2])
 	if err != nil {
 		return err
 	}
-	ctx, err := openContext(c.Args[0])
+	ctx, err := ucppair.OpenContext(c.Args[0])
 	if err != nil {
 		return err
 	}
@@ -259,7 +261,7 @@ func idlePeersRole(c *roles.Side) error {
 	sends := make([]func() error, n)
 	var closers []func() error
 	for i := range n {
-		w, err := ctx.NewWorker(WorkerConfig{})
+		w, err := ctx.NewWorker(ucp.WorkerConfig{})
 		if err != nil {
 			return err
 		}
@@ -295,7 +297,7 @@ func idlePeersRole(c *roles.Side) error {
 func peersKilled(t *testing.T, x *idleWorld, tls string, peers int) {
 	c := startCrowd(t, x, tls, peers)
 	c.requireSends(t, x.w)
-	var eps []*EP
+	var eps []*ucp.EP
 	for _, r := range c.workers {
 		ep, err := sendTo(context.Background(), r, x.w)
 		require.NoError(t, err)
@@ -306,22 +308,22 @@ func peersKilled(t *testing.T, x *idleWorld, tls string, peers int) {
 	}
 	for _, ep := range eps {
 		require.NoError(t, x.w.Until(context.Background(), func() bool { return ep.Err() != nil }))
-		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
+		require.NoError(t, ep.CloseWait(context.Background(), ucp.CloseForce))
 	}
 }
 
 // peersUnreachable connects to workers that are closed.
 func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
-	ctx, err := openContext(tls)
+	ctx, err := ucppair.OpenContext(tls)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, ctx.Close()) }()
-	var eps []*EP
+	var eps []*ucp.EP
 	for range peers {
-		w, err := ctx.NewWorker(WorkerConfig{})
+		w, err := ctx.NewWorker(ucp.WorkerConfig{})
 		require.NoError(t, err)
 		addr := w.Address()
 		require.NoError(t, w.Close())
-		ep, err := x.w.NewEP(addr, EPConfig{})
+		ep, err := x.w.NewEP(addr, ucp.EPConfig{})
 		require.NoError(t, err)
 		message, err := ep.SendActive(0, nil, []byte{1}, nil)
 		if err == nil {
@@ -331,7 +333,7 @@ func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
 	}
 	for _, ep := range eps {
 		require.NoError(t, x.w.Until(context.Background(), func() bool { return ep.Err() != nil }))
-		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
+		require.NoError(t, ep.CloseWait(context.Background(), ucp.CloseForce))
 	}
 }
 
@@ -340,9 +342,9 @@ func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
 func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) {
 	c := startCrowd(t, x, tls, peers)
 	serveWhile(x.w, func() { // opens the descriptors for its sleeps
-		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return x.w.engine.Sleeps.Load() > 0 })
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return x.w.Engine().Sleeps.Load() > 0 })
 	})
-	var eps []*EP
+	var eps []*ucp.EP
 	testenv.WithoutDescriptors(t, func() {
 		c.startSends(t)
 		for _, r := range c.workers {
@@ -360,7 +362,7 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 	serveWhile(x.w, func() { t.Log(c.awaitSends(t)) }) // some fail if the transport needs descriptors
 	c.requireSends(t, x.w)
 	for _, ep := range eps {
-		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
+		require.NoError(t, ep.CloseWait(context.Background(), ucp.CloseForce))
 	}
 	serveWhile(x.w, func() {
 		for _, p := range c.children {

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -7,7 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucp/internal/wire"
 )
@@ -17,27 +20,27 @@ func TestIdleIface_ActivatedByEvent(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := faketp.LikeUD()
 		kind.Unflagged = unflagged
-		p, f := fakePair(t, Config{}, faketp.LikeRC(), kind)
-		p.connect().warm()
-		p.idle()
-		require.Equal(t, 1, p.b.w.engine.Polled())
+		p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), kind)
+		p.Connect().Warm()
+		idle(p)
+		require.Equal(t, 1, p.B.W.Engine().Polled())
 		ud := f.IfaceOf(1, 1)
 		before := ud.Polls
 		for range 10 * engine.IdleTicks * engine.ChecksPerSyscall {
-			p.b.w.Progress()
+			p.B.W.Progress()
 		}
 		require.Equal(t, before, ud.Polls, "it is idle")
 
 		ud.Deliver(wire.AMWireup, []byte("nonsense"), true)
 		for range 2 * engine.IdleTicks * engine.ChecksPerSyscall {
-			p.b.w.Progress()
+			p.B.W.Progress()
 		}
-		assert.Equal(t, uint64(1), p.b.w.stats.badMessages.Load(), "unflagged=%v", unflagged)
-		assert.Equal(t, 2, p.b.w.engine.Polled(), "it is polled for a while")
+		assert.Equal(t, uint64(1), p.B.W.BadMessages().Load(), "unflagged=%v", unflagged)
+		assert.Equal(t, 2, p.B.W.Engine().Polled(), "it is polled for a while")
 		for range 2 * engine.CooldownPolls {
-			p.b.w.Progress()
+			p.B.W.Progress()
 		}
-		assert.Equal(t, 1, p.b.w.engine.Polled(), "it is idle again")
+		assert.Equal(t, 1, p.B.W.Engine().Polled(), "it is idle again")
 	}
 }
 
@@ -47,14 +50,14 @@ func TestSleep_HandlesArrivalsBeforeArm(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := faketp.LikeUD()
 		kind.Unflagged = unflagged
-		p, f := fakePair(t, Config{}, faketp.LikeRC(), kind)
-		p.connect().warm()
-		p.idle()
+		p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), kind)
+		p.Connect().Warm()
+		idle(p)
 		f.IfaceOf(1, 1).Deliver(wire.AMWireup, []byte("nonsense"), false)
-		p.b.w.engine.Spin.Fixed = engine.YieldPolls
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		p.B.W.Engine().Spin.Fixed = engine.YieldPolls
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 		defer cancel()
-		require.NoError(t, p.b.w.engine.Until(ctx, func() bool { return p.b.w.stats.badMessages.Load() == 1 }))
+		require.NoError(t, p.B.W.Engine().Until(ctx, func() bool { return p.B.W.BadMessages().Load() == 1 }))
 	}
 }
 
@@ -64,25 +67,25 @@ func TestIdleIface_WithoutACK(t *testing.T) {
 	for _, unflagged := range []bool{false, true} {
 		kind := faketp.LikeUD()
 		kind.Unflagged = unflagged
-		p, f := fakePair(t, Config{}, faketp.LikeRC(), kind)
+		p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), kind)
 		ud := f.IfaceOf(0, 1)
 		ud.Unacked = true
-		p.connect().warm()
-		p.idle()
-		require.False(t, p.a.ep.link.carrier.Idle())
-		assert.Equal(t, 1, p.a.w.engine.Polled(), "unflagged=%v", unflagged)
+		p.Connect().Warm()
+		idle(p)
+		require.False(t, p.A.EP.Carrier().Idle())
+		assert.Equal(t, 1, p.A.W.Engine().Polled(), "unflagged=%v", unflagged)
 		before, looks := ud.Polls, 100
 		for range looks * (engine.IdleTicks + 1) {
-			p.a.w.Progress()
+			p.A.W.Progress()
 		}
 		assert.InDelta(t, looks, ud.Polls-before, 1, "unflagged=%v", unflagged)
 
 		ud.Unacked = false
-		p.until(p.a.ep.link.carrier.Idle)
-		p.idle()
+		p.Until(p.A.EP.Carrier().Idle)
+		idle(p)
 		before = ud.Polls
 		for range engine.IdleTicks * engine.ChecksPerSyscall {
-			p.a.w.Progress()
+			p.A.W.Progress()
 		}
 		assert.Equal(t, before, ud.Polls, "it is idle, unflagged=%v", unflagged)
 	}

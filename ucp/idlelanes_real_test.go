@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 )
 
@@ -31,24 +33,24 @@ const (
 
 // idleSpoke is the two EPs of one connection.
 type idleSpoke struct {
-	at, peer *EP
-	w        *Worker // of peer
-	key      *RKey   // of memory of the peer
-	slot     uint64  // address in that memory
-	n        uint64  // messages so far
+	at, peer *ucp.EP
+	w        *ucp.Worker // of peer
+	key      *ucp.RKey   // of memory of the peer
+	slot     uint64      // address in that memory
+	n        uint64      // messages so far
 }
 
 // idleHub is a worker with many connections, all in this process.
 type idleHub struct {
 	t       *testing.T
-	hub     *Worker
-	mem     *Mem
-	workers []*Worker
+	hub     *ucp.Worker
+	mem     *ucp.Mem
+	workers []*ucp.Worker
 	spokes  []*idleSpoke
 }
 
 func newIdleHub(t *testing.T, tls string, timeout time.Duration) *idleHub {
-	cfg := fromEnv(t, "TLS="+tls)
+	cfg := ucppair.FromEnv(t, "TLS="+tls)
 	cfg.EPIdleTimeout, cfg.KeepaliveInterval = timeout, config.Infinite // no EP connects to check its peer
 	x := openIdleWorld(t, cfg)
 	h := &idleHub{t: t, hub: x.w, mem: x.mem}
@@ -68,9 +70,9 @@ func (h *idleHub) connect() {
 		for range idleEPsPerPeer {
 			s := &idleSpoke{w: w, slot: h.mem.Addr() + 8*uint64(len(h.spokes))}
 			var err error
-			s.at, err = h.hub.NewEP(w.Address(), EPConfig{})
+			s.at, err = h.hub.NewEP(w.Address(), ucp.EPConfig{})
 			require.NoError(h.t, err)
-			s.peer, err = w.NewEP(h.hub.Address(), EPConfig{})
+			s.peer, err = w.NewEP(h.hub.Address(), ucp.EPConfig{})
 			require.NoError(h.t, err)
 			s.key, err = s.at.Unpack(h.mem.Pack())
 			require.NoError(h.t, err)
@@ -83,7 +85,7 @@ func (h *idleHub) connect() {
 // until makes progress on all workers until ok returns true.
 func (h *idleHub) until(ok func() bool) {
 	h.t.Helper()
-	testenv.ProgressOr(h.t, patience, func() bool {
+	testenv.ProgressOr(h.t, testenv.Watchdog, func() bool {
 		h.hub.Progress()
 		for _, w := range h.workers {
 			w.Progress()
@@ -93,19 +95,19 @@ func (h *idleHub) until(ok func() bool) {
 }
 
 // finish waits for a request.
-func (h *idleHub) finish(r *Request, err error) {
+func (h *idleHub) finish(r *ucp.Request, err error) {
 	h.t.Helper()
 	require.NoError(h.t, err)
 	h.until(r.Done)
-	require.NoError(h.t, r.take())
+	require.NoError(h.t, r.Take())
 }
 
 // use sends messages in both directions over each connection, and puts. It checks that nothing is lost or reordered,
 // also what was sent before the lanes closed.
 func (h *idleHub) use(t *testing.T) {
 	const each = 3
-	var reqs []*Request
-	keep := func(r *Request, err error) {
+	var reqs []*ucp.Request
+	keep := func(r *ucp.Request, err error) {
 		require.NoError(t, err)
 		if r != nil {
 			reqs = append(reqs, r)
@@ -143,8 +145,8 @@ func (h *idleHub) use(t *testing.T) {
 // closed reports whether no EP has a lane.
 func (h *idleHub) closed() bool {
 	for _, s := range h.spokes {
-		for _, e := range []*EP{s.at, s.peer} {
-			if e.link == nil || !e.link.idle.closed || len(e.kinds()) > 0 || !e.link.conn.Quiet() || !e.link.carrier.Idle() {
+		for _, e := range []*ucp.EP{s.at, s.peer} {
+			if !e.Linked() || !e.IdleClosed() || len(kindsOf(e)) > 0 || !e.Handshake().Quiet() || !e.Carrier().Idle() {
 				return false
 			}
 		}
@@ -218,27 +220,27 @@ func idleEchoRole(c *roles.Side) error {
 	if err != nil {
 		return err
 	}
-	parent, err := parseRemote(c.Args[2])
+	parent, err := ucppair.ParseRemote(c.Args[2])
 	if err != nil {
 		return err
 	}
-	ctx, err := openContextWith(Config{EPIdleTimeout: realIdle, KeepaliveInterval: config.Infinite}, c.Args[0])
+	ctx, err := ucppair.OpenContextWith(ucp.Config{EPIdleTimeout: realIdle, KeepaliveInterval: config.Infinite}, c.Args[0])
 	if err != nil {
 		return err
 	}
 	var sends, closers []func() error
 	for range n {
-		w, err := ctx.NewWorker(WorkerConfig{})
+		w, err := ctx.NewWorker(ucp.WorkerConfig{})
 		if err != nil {
 			return err
 		}
-		w.OnActive(idleEcho, func(m *ActiveMessage) {
+		w.OnActive(idleEcho, func(m *ucp.ActiveMessage) {
 			r, err := m.From.SendActive(idleReply, nil, append([]byte(nil), m.Data...), nil)
 			if err == nil {
 				r.Release()
 			}
 		})
-		ep, err := w.NewEP(parent.addr, EPConfig{})
+		ep, err := w.NewEP(parent.Addr, ucp.EPConfig{})
 		if err != nil {
 			return err
 		}
@@ -254,7 +256,7 @@ func idleEchoRole(c *roles.Side) error {
 			return err
 		})
 		closers = append(closers, func() error { stop(); return w.Close() })
-		c.Printf("%v", remoteMem{addr: w.Address()})
+		c.Printf("%v", ucppair.Remote{Addr: w.Address()})
 	}
 	for c.NextLine() {
 		err = nil
@@ -275,27 +277,27 @@ func TestIdleLanes_Processes(t *testing.T) {
 	const peers = 10
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
 		t.Run(tls, func(t *testing.T) {
-			cfg := fromEnv(t, "TLS="+tls)
+			cfg := ucppair.FromEnv(t, "TLS="+tls)
 			cfg.EPIdleTimeout, cfg.KeepaliveInterval = realIdle, config.Infinite // no EP connects to check its peer
 			x := openIdleWorld(t, cfg)
-			replies, first := map[*EP][]byte{}, 0
-			x.w.OnActive(idleReply, func(m *ActiveMessage) { replies[m.From] = append(replies[m.From], m.Data...) })
-			x.w.OnActive(idleFirst, func(*ActiveMessage) { first++ })
-			c := roles.Start(t, "idleecho", tls, peers, remoteMem{addr: x.w.Address()})
-			var eps []*EP
+			replies, first := map[*ucp.EP][]byte{}, 0
+			x.w.OnActive(idleReply, func(m *ucp.ActiveMessage) { replies[m.From] = append(replies[m.From], m.Data...) })
+			x.w.OnActive(idleFirst, func(*ucp.ActiveMessage) { first++ })
+			c := roles.Start(t, "idleecho", tls, peers, ucppair.Remote{Addr: x.w.Address()})
+			var eps []*ucp.EP
 			for range peers {
-				r, err := parseRemote(c.Line(t))
+				r, err := ucppair.ParseRemote(c.Line(t))
 				require.NoError(t, err)
-				ep, err := x.w.NewEP(r.addr, EPConfig{})
+				ep, err := x.w.NewEP(r.Addr, ucp.EPConfig{})
 				require.NoError(t, err)
 				eps = append(eps, ep)
 			}
 			until := func(ok func() bool) {
-				testenv.ProgressOr(t, patience, func() bool { x.w.Progress(); return ok() }, x.w.State)
+				testenv.ProgressOr(t, testenv.Watchdog, func() bool { x.w.Progress(); return ok() }, x.w.State)
 			}
 			closed := func() bool {
 				for _, e := range eps {
-					if e.link == nil || !e.link.idle.closed || len(e.kinds()) > 0 || !e.link.conn.Quiet() {
+					if !e.Linked() || !e.IdleClosed() || len(kindsOf(e)) > 0 || !e.Handshake().Quiet() {
 						return false
 					}
 				}

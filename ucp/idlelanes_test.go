@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"slices"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/wireup"
@@ -21,20 +23,20 @@ import (
 const epIdle = 10 * time.Second
 
 // idlePair is a pair whose EPs are connected in both directions, with traffic of all classes.
-func idlePair(t *testing.T, cfg Config, kinds ...faketp.Kind) (*pair, *faketp.Fabric) {
+func idlePair(t *testing.T, cfg ucp.Config, kinds ...faketp.Kind) (*ucppair.Pair, *faketp.Fabric) {
 	if cfg.EPIdleTimeout == 0 {
 		cfg.EPIdleTimeout = epIdle
 	}
-	p, f := fakePair(t, cfg, kinds...)
-	p.both()
-	p.check(t)
+	p, f := ucppair.Fake(t, cfg, kinds...)
+	p.Both()
+	checkTraffic(p, t)
 	return p, f
 }
 
 // lanesClosed reports whether both EPs have closed their lanes because they were idle.
-func (p *pair) lanesClosed() bool {
-	for _, x := range []*end{&p.a, &p.b} {
-		if !x.ep.link.idle.closed || len(x.ep.kinds()) > 0 || !x.ep.link.conn.Quiet() {
+func lanesClosed(p *ucppair.Pair) bool {
+	for _, x := range []*ucppair.End{&p.A, &p.B} {
+		if !x.EP.IdleClosed() || len(kindsOf(x.EP)) > 0 || !x.EP.Handshake().Quiet() {
 			return false
 		}
 	}
@@ -59,39 +61,39 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 	for _, tc := range idleKinds {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, f := idlePair(t, Config{}, tc.kinds...)
+				p, f := idlePair(t, ucp.Config{}, tc.kinds...)
 				for n := range uint64(3) {
 					require.Positive(t, f.OpenEPs())
-					sleepWith(epIdle-2*time.Second, &p.a, &p.b)
+					sleepWith(epIdle-2*time.Second, &p.A, &p.B)
 					require.Positive(t, f.OpenEPs(), "the timeout has not passed")
-					sleepWith(epIdle, &p.a, &p.b)
-					require.True(t, p.lanesClosed(), p.state())
+					sleepWith(epIdle, &p.A, &p.B)
+					require.True(t, lanesClosed(p), p.State())
 					require.Zero(t, f.OpenEPs())
-					for _, x := range []*end{&p.a, &p.b} {
-						assert.Contains(t, x.ep.Explain(), "idle: lanes closed")
-						assert.Contains(t, x.w.State(), "idle: lanes closed")
-						assert.True(t, x.ep.Info().Idle)
-						assert.Positive(t, counters(x.w)["worker.idle_closed_lanes"])
-						assert.Equal(t, n, counters(x.w)["worker.reopened_eps"])
-						assert.Nil(t, x.key.put)
-						require.NoError(t, p.finish(x.ep.Flush()))
-						require.NoError(t, x.ep.Fence())
+					for _, x := range []*ucppair.End{&p.A, &p.B} {
+						assert.Contains(t, x.EP.Explain(), "idle: lanes closed")
+						assert.Contains(t, x.W.State(), "idle: lanes closed")
+						assert.True(t, x.EP.Info().Idle)
+						assert.Positive(t, counters(x.W)["worker.idle_closed_lanes"])
+						assert.Equal(t, n, counters(x.W)["worker.reopened_eps"])
+						assert.Nil(t, x.Key.Putter())
+						require.NoError(t, p.Finish(x.EP.Flush()))
+						require.NoError(t, x.EP.Fence())
 					}
 					if n%2 == 0 {
-						p.check(t)
+						checkTraffic(p, t)
 					} else {
-						p.a, p.b = p.b, p.a
-						p.check(t)
-						p.a, p.b = p.b, p.a
+						p.A, p.B = p.B, p.A
+						checkTraffic(p, t)
+						p.A, p.B = p.B, p.A
 					}
-					assert.NotContains(t, p.a.ep.Explain(), "idle: lanes closed")
-					assert.False(t, p.a.ep.Info().Idle)
-					assert.Same(t, p.a.ep.lane(wireup.RMA).Put, p.a.key.put)
+					assert.NotContains(t, p.A.EP.Explain(), "idle: lanes closed")
+					assert.False(t, p.A.EP.Info().Idle)
+					assert.Same(t, p.A.EP.Lane(wireup.RMA).Put, p.A.Key.Putter())
 				}
-				for _, x := range []*end{&p.a, &p.b} {
-					assert.Equal(t, uint64(3), counters(x.w)["worker.reopened_eps"])
-					assert.Zero(t, counters(x.w)["worker.replaced_lanes"])
-					assert.Zero(t, counters(x.w)["worker.failed_eps"])
+				for _, x := range []*ucppair.End{&p.A, &p.B} {
+					assert.Equal(t, uint64(3), counters(x.W)["worker.reopened_eps"])
+					assert.Zero(t, counters(x.W)["worker.replaced_lanes"])
+					assert.Zero(t, counters(x.W)["worker.failed_eps"])
 				}
 			})
 		})
@@ -103,23 +105,23 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 func TestIdleLanes_Never(t *testing.T) {
 	testenv.SkipShort(t, "virtual time has one goroutine")
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{EPIdleTimeout: config.Infinite}, faketp.LikeRC(), faketp.LikeUD())
-		p.both().check(t)
-		_, waits := p.a.ep.deadline()
+		p, _ := ucppair.Fake(t, ucp.Config{EPIdleTimeout: config.Infinite}, faketp.LikeRC(), faketp.LikeUD())
+		checkTraffic(p.Both(), t)
+		_, waits := p.A.EP.Deadline()
 		assert.False(t, waits)
-		sleepWith(time.Minute, &p.a, &p.b)
-		assert.NotEmpty(t, p.a.ep.kinds())
+		sleepWith(time.Minute, &p.A, &p.B)
+		assert.NotEmpty(t, kindsOf(p.A.EP))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
-		p.b.ctx.cfg.EPIdleTimeout = 0
-		p.both().check(t)
+		p, f := ucppair.Fake(t, ucp.Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
+		p.B.Ctx.Configuration().EPIdleTimeout = 0
+		checkTraffic(p.Both(), t)
 		sent := f.Sent
-		sleepWith(100*epIdle, &p.a, &p.b)
-		assert.NotEmpty(t, p.a.ep.kinds())
+		sleepWith(100*epIdle, &p.A, &p.B)
+		assert.NotEmpty(t, kindsOf(p.A.EP))
 		assert.Less(t, f.Sent-sent, 2*12, "the pauses between its proposals grow")
-		p.check(t)
-		assert.Zero(t, counters(p.a.w)["worker.idle_closed_lanes"]+counters(p.b.w)["worker.idle_closed_lanes"])
+		checkTraffic(p, t)
+		assert.Zero(t, counters(p.A.W)["worker.idle_closed_lanes"]+counters(p.B.W)["worker.idle_closed_lanes"])
 	})
 }
 
@@ -129,36 +131,36 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 	for _, by := range []string{"put", "message", "credit"} {
 		t.Run(by, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, _ := idlePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+				p, _ := idlePair(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 				for n := range 40 {
 					switch by {
 					case "put":
-						require.NoError(t, p.finish(p.a.ep.Put(pattern(8, n), p.a.key.Addr(), p.a.key, nil)))
-						require.NoError(t, p.flush())
-						requireBytes(t, pattern(8, n), p.b.mem.Bytes()[:8])
+						require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(8, n), p.A.Key.Addr(), p.A.Key, nil)))
+						require.NoError(t, p.Flush())
+						testenv.RequireBytes(t, testenv.Pattern(8, n), p.B.Mem.Bytes()[:8])
 					case "message":
 						buf := make([]byte, 8)
-						r, err := p.b.w.TagRecv(buf, 5, exact, nil, nil)
+						r, err := p.B.W.TagRecv(buf, 5, exact, nil, nil)
 						require.NoError(t, err)
-						require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
-						require.NoError(t, p.finish(r, nil))
-						requireBytes(t, pattern(8, n), buf)
+						require.NoError(t, p.Finish(p.A.EP.TagSend(5, testenv.Pattern(8, n), nil)))
+						require.NoError(t, p.Finish(r, nil))
+						testenv.RequireBytes(t, testenv.Pattern(8, n), buf)
 					default: // an unreceived message
 						if n == 0 {
-							require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
+							require.NoError(t, p.Finish(p.A.EP.TagSend(5, testenv.Pattern(8, n), nil)))
 						}
 					}
-					sleepWith(epIdle/4, &p.a, &p.b)
-					require.NotEmpty(t, p.a.ep.kinds())
-					require.NotEmpty(t, p.b.ep.kinds())
+					sleepWith(epIdle/4, &p.A, &p.B)
+					require.NotEmpty(t, kindsOf(p.A.EP))
+					require.NotEmpty(t, kindsOf(p.B.EP))
 				}
 				if by == "credit" {
-					require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
+					require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
 				}
-				sleepWith(70*epIdle, &p.a, &p.b) // the idle side proposes rarely now
-				p.check(t)
-				sleepWith(2*epIdle, &p.a, &p.b)
-				require.True(t, p.lanesClosed(), p.state())
+				sleepWith(70*epIdle, &p.A, &p.B) // the idle side proposes rarely now
+				checkTraffic(p, t)
+				sleepWith(2*epIdle, &p.A, &p.B)
+				require.True(t, lanesClosed(p), p.State())
 			})
 		})
 	}
@@ -167,33 +169,33 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 // TestIdleLanes_Receives: a posted receive, also of a stream, does not keep the lanes open.
 func TestIdleLanes_Receives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := idlePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+		p, _ := idlePair(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 		tagged, stream, n := make([]byte, 100), make([]byte, 100), 0
-		r1, err := p.b.w.TagRecv(tagged, 5, exact, nil, nil)
+		r1, err := p.B.W.TagRecv(tagged, 5, exact, nil, nil)
 		require.NoError(t, err)
-		r2, err := p.b.ep.StreamRecv(stream, true, &n, nil)
+		r2, err := p.B.EP.StreamRecv(stream, true, &n, nil)
 		require.NoError(t, err)
-		sleepWith(2*epIdle, &p.a, &p.b)
-		require.True(t, p.lanesClosed(), p.state())
-		require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(100, 1), nil)))
-		require.NoError(t, p.finish(p.a.ep.StreamSend(pattern(100, 2), nil)))
-		require.NoError(t, p.finish(r1, nil))
-		require.NoError(t, p.finish(r2, nil))
-		requireBytes(t, pattern(100, 1), tagged)
-		requireBytes(t, pattern(100, 2), stream)
+		sleepWith(2*epIdle, &p.A, &p.B)
+		require.True(t, lanesClosed(p), p.State())
+		require.NoError(t, p.Finish(p.A.EP.TagSend(5, testenv.Pattern(100, 1), nil)))
+		require.NoError(t, p.Finish(p.A.EP.StreamSend(testenv.Pattern(100, 2), nil)))
+		require.NoError(t, p.Finish(r1, nil))
+		require.NoError(t, p.Finish(r2, nil))
+		testenv.RequireBytes(t, testenv.Pattern(100, 1), tagged)
+		testenv.RequireBytes(t, testenv.Pattern(100, 2), stream)
 	})
 }
 
 // TestIdleLanes_Passive: an EP without a user at the peer closes its lanes too, if the peer could connect.
 func TestIdleLanes_Passive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
-		p.connect().warm()
-		sleepWith(2*epIdle, &p.a, &p.b)
-		require.Zero(t, f.OpenEPs(), p.state())
-		p.warm()
-		p.b.dial(t, &p.a)
-		p.check(t)
+		p, f := ucppair.Fake(t, ucp.Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
+		p.Connect().Warm()
+		sleepWith(2*epIdle, &p.A, &p.B)
+		require.Zero(t, f.OpenEPs(), p.State())
+		p.Warm()
+		p.B.Dial(t, &p.A)
+		checkTraffic(p, t)
 	})
 }
 
@@ -202,24 +204,24 @@ func TestIdleLanes_Passive(t *testing.T) {
 func TestIdleLanes_OneSided(t *testing.T) {
 	for _, both := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p, f := fakePair(t, Config{EPIdleTimeout: epIdle}, faketp.LikeSM())
-			p.both()
+			p, f := ucppair.Fake(t, ucp.Config{EPIdleTimeout: epIdle}, faketp.LikeSM())
+			p.Both()
 			if both {
-				p.check(t)
+				checkTraffic(p, t)
 			}
 			for n := range 5 {
-				require.NoError(t, p.finish(p.a.ep.Put(pattern(8, n), p.a.key.Addr(), p.a.key, nil)))
-				require.NoError(t, p.flush())
-				requireBytes(t, pattern(8, n), p.b.mem.Bytes()[:8])
+				require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(8, n), p.A.Key.Addr(), p.A.Key, nil)))
+				require.NoError(t, p.Flush())
+				testenv.RequireBytes(t, testenv.Pattern(8, n), p.B.Mem.Bytes()[:8])
 				if both {
-					require.NoError(t, p.finish(p.a.ep.TagSend(5, pattern(8, n), nil)))
-					require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
+					require.NoError(t, p.Finish(p.A.EP.TagSend(5, testenv.Pattern(8, n), nil)))
+					require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
 				}
 				require.Positive(t, f.OpenEPs())
-				sleepWith(4*epIdle, &p.a, &p.b)
-				require.Zero(t, f.OpenEPs(), p.state())
+				sleepWith(4*epIdle, &p.A, &p.B)
+				require.Zero(t, f.OpenEPs(), p.State())
 			}
-			p.check(t)
+			checkTraffic(p, t)
 		})
 	}
 }
@@ -231,25 +233,25 @@ func TestIdleLanes_PeerDies(t *testing.T) {
 		for _, tc := range idleKinds {
 			t.Run(tc.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p, f := idlePair(t, Config{}, tc.kinds...)
+					p, f := idlePair(t, ucp.Config{}, tc.kinds...)
 					var reason error
-					p.a.ep.onError = func(_ *EP, err error) { reason = err }
-					sleepWith(2*epIdle, &p.a, &p.b)
-					require.True(t, p.lanesClosed())
+					p.A.EP.SetOnError(func(_ *ucp.EP, err error) { reason = err })
+					sleepWith(2*epIdle, &p.A, &p.B)
+					require.True(t, lanesClosed(p))
 					for _, i := range f.Ifaces[len(tc.kinds):] { // b's
 						i.Kill()
 					}
 					if operates {
-						r, err := p.a.ep.TagSend(5, pattern(8, 1), nil)
+						r, err := p.A.EP.TagSend(5, testenv.Pattern(8, 1), nil)
 						require.NoError(t, err)
-						sleepWith(time.Second, &p.a)
+						sleepWith(time.Second, &p.A)
 						r.Release() // it has failed, or was lost
 					} else {
-						sleepWith(epIdle, &p.a)
-						require.NoError(t, p.a.ep.Err())
-						sleepWith(idleCheck*epIdle, &p.a)
+						sleepWith(epIdle, &p.A)
+						require.NoError(t, p.A.EP.Err())
+						sleepWith(ucp.IdleCheck*epIdle, &p.A)
 					}
-					require.Error(t, p.a.ep.Err())
+					require.Error(t, p.A.EP.Err())
 					require.ErrorIs(t, reason, ucs.ErrConnReset)
 				})
 			})
@@ -262,34 +264,34 @@ func TestIdleLanes_Check(t *testing.T) {
 	testenv.SkipShort(t, "virtual time has one goroutine")
 	for _, every := range []time.Duration{0, config.Infinite} {
 		synctest.Test(t, func(t *testing.T) {
-			p, _ := idlePair(t, Config{KeepaliveInterval: every}, faketp.LikeRC(), faketp.LikeUD())
-			sleepWith(10*idleCheck*epIdle, &p.a, &p.b)
-			n := counters(p.a.w)["worker.reopened_eps"]
+			p, _ := idlePair(t, ucp.Config{KeepaliveInterval: every}, faketp.LikeRC(), faketp.LikeUD())
+			sleepWith(10*ucp.IdleCheck*epIdle, &p.A, &p.B)
+			n := counters(p.A.W)["worker.reopened_eps"]
 			if every == config.Infinite {
 				assert.Zero(t, n)
 				return
 			}
 			assert.InDelta(t, 9, n, 1)
-			assert.InDelta(t, 9, counters(p.b.w)["worker.reopened_eps"], 1, "one check serves both sides")
-			p.check(t)
+			assert.InDelta(t, 9, counters(p.B.W)["worker.reopened_eps"], 1, "one check serves both sides")
+			checkTraffic(p, t)
 		})
 	}
 }
 
 // TestIdleLanes_Close: an EP without lanes closes gracefully at the peer, in each close mode.
 func TestIdleLanes_Close(t *testing.T) {
-	for _, mode := range []CloseMode{CloseFlush, CloseForce} {
+	for _, mode := range []ucp.CloseMode{ucp.CloseFlush, ucp.CloseForce} {
 		for _, tc := range idleKinds {
 			t.Run(tc.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p, f := idlePair(t, Config{}, tc.kinds...)
-					sleepWith(2*epIdle, &p.a, &p.b)
-					require.True(t, p.lanesClosed())
-					require.NoError(t, p.finish(p.a.ep.Close(mode)))
-					p.until(func() bool { return p.b.ep.Err() != nil })
-					require.ErrorIs(t, p.b.ep.Err(), ucs.ErrPeerClosed)
-					require.NoError(t, p.finish(p.b.ep.Close(mode)))
-					p.idle()
+					p, f := idlePair(t, ucp.Config{}, tc.kinds...)
+					sleepWith(2*epIdle, &p.A, &p.B)
+					require.True(t, lanesClosed(p))
+					require.NoError(t, p.Finish(p.A.EP.Close(mode)))
+					p.Until(func() bool { return p.B.EP.Err() != nil })
+					require.ErrorIs(t, p.B.EP.Err(), ucs.ErrPeerClosed)
+					require.NoError(t, p.Finish(p.B.EP.Close(mode)))
+					idle(p)
 					require.Zero(t, f.OpenEPs())
 				})
 			})
@@ -300,32 +302,24 @@ func TestIdleLanes_Close(t *testing.T) {
 // TestIdleLanes_NoCarrier: if IDLE cannot be sent, the lanes stay open.
 func TestIdleLanes_NoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := idlePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+		p, f := idlePair(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 		f.FailNext("new ep fud", ucs.ErrUnreachable)
-		sleepWith(2*epIdle, &p.a, &p.b)
+		sleepWith(2*epIdle, &p.A, &p.B)
 		assert.Empty(t, f.Failures, "IDLE was not sent")
-		require.NoError(t, p.a.ep.Err())
-		require.NoError(t, p.b.ep.Err())
-		p.check(t)
-		sleepWith(2*epIdle, &p.a, &p.b)
-		require.True(t, p.lanesClosed(), p.state())
+		require.NoError(t, p.A.EP.Err())
+		require.NoError(t, p.B.EP.Err())
+		checkTraffic(p, t)
+		sleepWith(2*epIdle, &p.A, &p.B)
+		require.True(t, lanesClosed(p), p.State())
 	})
-}
-
-// TestIdleLanes_TupleQ: EPs with tuple queues keep their lanes, because a tuple queue belongs to a lane.
-func TestIdleLanes_TupleQ(t *testing.T) {
-	assert.Zero(t, (&Config{EPIdleTimeout: time.Second, TagProto: tagProtoTupleq}).idleTimeout())
-	assert.Zero(t, (&Config{EPIdleTimeout: config.Infinite}).idleTimeout())
-	assert.Zero(t, (&Config{}).idleTimeout())
-	assert.Equal(t, time.Second, (&Config{EPIdleTimeout: time.Second, TagProto: tagProtoAuto}).idleTimeout())
 }
 
 // inBubble returns t for rapid in a bubble of virtual time, where rapid must not read the deadline of the test.
 func inBubble(t *testing.T) rapid.TB { return struct{ rapid.TB }{t} }
 
 // idleStorm starts operations of both sides at random times, and makes progress on random sides.
-func idleStorm(rt *rapid.T, p *pair, both []*moveTraffic, timeout time.Duration) {
-	ends := []*end{&p.a, &p.b}
+func idleStorm(rt *rapid.T, p *ucppair.Pair, both []*moveTraffic, timeout time.Duration) {
+	ends := []*ucppair.End{&p.A, &p.B}
 	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 		switch rapid.IntRange(0, 5).Draw(rt, "what") {
 		case 0, 1:
@@ -334,10 +328,10 @@ func idleStorm(rt *rapid.T, p *pair, both []*moveTraffic, timeout time.Duration)
 			sleepWith(timeout/2, ends...)
 		case 3: // with progress of one side, or of none
 			n := rapid.IntRange(0, 2).Draw(rt, "who")
-			sleepWith(timeout/2, [][]*end{nil, ends[:1], ends[1:]}[n]...)
+			sleepWith(timeout/2, [][]*ucppair.End{nil, ends[:1], ends[1:]}[n]...)
 		default:
 			for range rapid.IntRange(0, 40).Draw(rt, "progress") {
-				ends[rapid.IntRange(0, 1).Draw(rt, "of")].w.Progress()
+				ends[rapid.IntRange(0, 1).Draw(rt, "of")].W.Progress()
 			}
 		}
 	}
@@ -356,27 +350,27 @@ func TestIdleLanes_KeepsOrder(t *testing.T) {
 				closed := uint64(0)
 				rapid.Check(inBubble(t), func(rt *rapid.T) {
 					const timeout = time.Second
-					p, _ := idlePair(t, Config{EPIdleTimeout: timeout}, tc.kinds...)
-					both := []*moveTraffic{{x: &p.a, to: &p.b}, {x: &p.b, to: &p.a}}
-					clear(p.a.mem.Bytes())
-					clear(p.b.mem.Bytes())
+					p, _ := idlePair(t, ucp.Config{EPIdleTimeout: timeout}, tc.kinds...)
+					both := []*moveTraffic{{x: &p.A, to: &p.B}, {x: &p.B, to: &p.A}}
+					clear(p.A.Mem.Bytes())
+					clear(p.B.Mem.Bytes())
 					if rapid.Bool().Draw(rt, "begins idle") {
-						sleepWith(2*timeout, &p.a, &p.b)
-						require.True(rt, p.lanesClosed(), p.state())
+						sleepWith(2*timeout, &p.A, &p.B)
+						require.True(rt, lanesClosed(p), p.State())
 					}
 					idleStorm(rt, p, both, timeout)
 					for _, m := range both {
 						m.end(rt, p)
 					}
-					require.NoError(rt, p.a.ep.Err())
-					require.NoError(rt, p.b.ep.Err())
-					for n := 0; !p.lanesClosed(); n++ {
-						require.Less(rt, n, 200, p.state())
-						sleepWith(timeout/2, &p.a, &p.b)
+					require.NoError(rt, p.A.EP.Err())
+					require.NoError(rt, p.B.EP.Err())
+					for n := 0; !lanesClosed(p); n++ {
+						require.Less(rt, n, 200, p.State())
+						sleepWith(timeout/2, &p.A, &p.B)
 					}
-					closed += counters(p.a.w)["worker.idle_closed_lanes"]
-					for _, x := range []*end{&p.a, &p.b} {
-						require.NoError(rt, p.finish(x.ep.Close(CloseForce)))
+					closed += counters(p.A.W)["worker.idle_closed_lanes"]
+					for _, x := range []*ucppair.End{&p.A, &p.B} {
+						require.NoError(rt, p.Finish(x.EP.Close(ucp.CloseForce)))
 					}
 				})
 				assert.Positive(t, closed)
@@ -392,29 +386,29 @@ func TestIdleLanes_CloseAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble(t), func(rt *rapid.T) {
 			const timeout = time.Second
-			p, _ := idlePair(t, Config{EPIdleTimeout: timeout}, faketp.LikeRC(), faketp.LikeUD())
+			p, _ := idlePair(t, ucp.Config{EPIdleTimeout: timeout}, faketp.LikeRC(), faketp.LikeUD())
 			for range rapid.IntRange(0, 4).Draw(rt, "halves") {
-				sleepWith(timeout/2, &p.a, &p.b)
+				sleepWith(timeout/2, &p.A, &p.B)
 			}
 			time.Sleep(timeout / 2)
 			progress := func() {
 				for range rapid.IntRange(0, 40).Draw(rt, "progress") {
-					[]*end{&p.a, &p.b}[rapid.IntRange(0, 1).Draw(rt, "of")].w.Progress()
+					[]*ucppair.End{&p.A, &p.B}[rapid.IntRange(0, 1).Draw(rt, "of")].W.Progress()
 				}
 			}
 			progress()
-			x, to := &p.a, &p.b
+			x, to := &p.A, &p.B
 			if rapid.Bool().Draw(rt, "b closes") {
 				x, to = to, x
 			}
-			var reqs []*Request
+			var reqs []*ucp.Request
 			bufs := make([][]byte, rapid.IntRange(0, 4).Draw(rt, "messages"))
 			for i := range bufs {
 				bufs[i] = make([]byte, 100)
-				r, err := to.w.TagRecv(bufs[i], 3, exact, nil, nil)
+				r, err := to.W.TagRecv(bufs[i], 3, exact, nil, nil)
 				require.NoError(rt, err)
 				reqs = append(reqs, r)
-				s, err := x.ep.TagSend(3, pattern(100, i), nil)
+				s, err := x.EP.TagSend(3, testenv.Pattern(100, i), nil)
 				require.NoError(rt, err)
 				if s != nil {
 					reqs = append(reqs, s)
@@ -423,22 +417,22 @@ func TestIdleLanes_CloseAnyTime(t *testing.T) {
 			}
 			flush := rapid.Bool().Draw(rt, "flush")
 			if flush {
-				require.NoError(rt, p.finish(x.ep.Close(CloseFlush)))
-				p.until(func() bool { return !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.Done() }) })
+				require.NoError(rt, p.Finish(x.EP.Close(ucp.CloseFlush)))
+				p.Until(func() bool { return !slices.ContainsFunc(reqs, func(r *ucp.Request) bool { return !r.Done() }) })
 				for i := range bufs {
-					require.Equal(rt, pattern(100, i), bufs[i])
+					require.Equal(rt, testenv.Pattern(100, i), bufs[i])
 				}
 			} else {
-				require.NoError(rt, p.finish(x.ep.Close(CloseForce)))
+				require.NoError(rt, p.Finish(x.EP.Close(ucp.CloseForce)))
 			}
 			for _, r := range reqs {
 				r.Cancel()
-				p.until(r.Done)
+				p.Until(r.Done)
 				r.Release()
 			}
-			p.until(func() bool { return to.ep.Err() != nil })
-			require.ErrorIs(rt, to.ep.Err(), ucs.ErrPeerClosed)
-			require.NoError(rt, p.finish(to.ep.Close(CloseForce)))
+			p.Until(func() bool { return to.EP.Err() != nil })
+			require.ErrorIs(rt, to.EP.Err(), ucs.ErrPeerClosed)
+			require.NoError(rt, p.Finish(to.EP.Close(ucp.CloseForce)))
 		})
 	})
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -11,11 +11,13 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // serving starts a goroutine that owns the worker of a until the test ends.
-func serving(t *testing.T, w *Worker) {
+func serving(t *testing.T, w *ucp.Worker) {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = w.Serve(ctx) })
@@ -24,14 +26,14 @@ func serving(t *testing.T, w *Worker) {
 
 // TestInspect: the owner runs the function while it sleeps, polls, or waits; many goroutines may call Inspect.
 func TestInspect(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
-	serving(t, p.a.w)
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Both().Warm()
+	serving(t, p.A.W)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
 				eps := 0
-				assert.NoError(t, p.a.w.Inspect(t.Context(), func(w *Worker) { eps = len(w.Info().EPs) }))
+				assert.NoError(t, p.A.W.Inspect(t.Context(), func(w *ucp.Worker) { eps = len(w.Info().EPs) }))
 				assert.Equal(t, 1, eps)
 			}
 		})
@@ -41,51 +43,46 @@ func TestInspect(t *testing.T) {
 
 // TestInspect_Canceled: the function does not run after Inspect has returned for its context.
 func TestInspect_Canceled(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	require.ErrorIs(t, p.a.w.Inspect(ctx, func(*Worker) { t.Error("it has run") }), context.Canceled)
-	p.step()
+	require.ErrorIs(t, p.A.W.Inspect(ctx, func(*ucp.Worker) { t.Error("it has run") }), context.Canceled)
+	p.Step()
 }
 
 // TestInspect_Shared: a shared worker runs functions also if no goroutine makes progress.
 func TestInspect_Shared(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
-	p.a.w.Share()
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Both().Warm()
+	p.A.W.Share()
 	eps := 0
-	require.NoError(t, p.a.w.Inspect(t.Context(), func(w *Worker) { eps = len(w.Info().EPs) }))
+	require.NoError(t, p.A.W.Inspect(t.Context(), func(w *ucp.Worker) { eps = len(w.Info().EPs) }))
 	assert.Equal(t, 1, eps)
 }
 
 // TestInspect_Closed: when the worker closes, waiting calls return, and later calls are rejected.
 func TestInspect_Closed(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
 	var wg sync.WaitGroup
 	ran := false
 	var err error
-	wg.Go(func() { err = p.a.w.Inspect(t.Context(), func(*Worker) { ran = true }) })
-	require.NoError(t, p.a.w.Close())
+	wg.Go(func() { err = p.A.W.Inspect(t.Context(), func(*ucp.Worker) { ran = true }) })
+	require.NoError(t, p.A.W.Close())
 	wg.Wait()
 	if !ran {
 		require.ErrorIs(t, err, ucs.ErrClosed)
 	}
-	require.ErrorIs(t, p.a.w.Inspect(t.Context(), func(*Worker) { t.Error("it has run") }), ucs.ErrClosed)
+	require.ErrorIs(t, p.A.W.Inspect(t.Context(), func(*ucp.Worker) { t.Error("it has run") }), ucs.ErrClosed)
 }
 
 // TestInspect_Panics: if a function panics, its call and the waiting calls return.
 func TestInspect_Panics(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
-	w, ended := p.a.w, make(chan error, 2)
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
+	w, ended := p.A.W, make(chan error, 2)
 	for range cap(ended) {
-		go func() { ended <- w.Inspect(context.Background(), func(*Worker) { panic("by the test") }) }()
+		go func() { ended <- w.Inspect(context.Background(), func(*ucp.Worker) { panic("by the test") }) }()
 	}
-	waiting := func() int {
-		w.inspections.mu.Lock()
-		defer w.inspections.mu.Unlock()
-		return len(w.inspections.queue)
-	}
-	require.Eventually(t, func() bool { return waiting() == cap(ended) }, testenv.Watchdog, time.Millisecond)
-	assert.Panics(t, func() { w.runInspections() })
+	require.Eventually(t, func() bool { return w.InspectionsQueued() == cap(ended) }, testenv.Watchdog, time.Millisecond)
+	assert.Panics(t, func() { w.RunInspections() })
 	for range cap(ended) {
 		require.ErrorIs(t, <-ended, ucs.ErrClosed)
 	}

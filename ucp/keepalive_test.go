@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -16,23 +18,23 @@ import (
 )
 
 // quietPair is a connected pair over a transport that detects a dead peer only by posts and checks.
-func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*pair, *faketp.Fabric) {
+func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*ucppair.Pair, *faketp.Fabric) {
 	rc, ud := faketp.LikeRC(), faketp.LikeUD()
 	rc.Silent, ud.Silent = true, true
 	rc.Caps |= caps
-	p, f := fakePair(t, Config{KeepaliveInterval: every}, rc, ud)
-	p.connect().warm()
-	p.idle()
+	p, f := ucppair.Fake(t, ucp.Config{KeepaliveInterval: every}, rc, ud)
+	p.Connect().Warm()
+	idle(p)
 	return p, f
 }
 
-// skip advances virtual time without progress, and then makes progress on the live sides.
-func (p *pair) skip(d time.Duration, ends ...*end) {
+// skipTime advances virtual time without progress, and then makes progress on the live sides.
+func skipTime(p *ucppair.Pair, d time.Duration, ends ...*ucppair.End) {
 	for range 2 { // after a long pause a worker gives its peers one more interval
 		time.Sleep(d)
 		synctest.Wait()
 		for _, x := range ends {
-			x.spin()
+			spin(x)
 		}
 		d = engine.AlarmGrace
 	}
@@ -45,7 +47,7 @@ func TestKeepalive(t *testing.T) {
 		every, after time.Duration // set; in effect, 0: never
 		caps         uct.Caps
 	}{
-		"devices answer":      {0, defaultKeepalive, uct.CapCheckDevice},
+		"devices answer":      {0, ucp.DefaultKeepalive, uct.CapCheckDevice},
 		"processes answer":    {0, 0, 0},
 		"processes, asked":    {3 * time.Second, 3 * time.Second, 0},
 		"never":               {config.Infinite, 0, uct.CapCheckDevice},
@@ -61,24 +63,24 @@ func TestKeepalive(t *testing.T) {
 					wait = time.Hour
 				}
 				for n := range rounds {
-					p.skip(wait, &p.a, &p.b)
+					skipTime(p, wait, &p.A, &p.B)
 					if c.after > 0 {
 						assert.Equal(t, 2*(n+1), f.Checks, "each side checks once in an interval")
 					}
 				}
-				require.NoError(t, p.a.ep.Err(), "the peer lives")
+				require.NoError(t, p.A.EP.Err(), "the peer lives")
 				for _, i := range f.Ifaces[len(f.Ifaces)/2:] {
 					i.Kill()
 				}
-				p.skip(wait/2, &p.a)
-				assert.NoError(t, p.a.ep.Err(), "no check")
-				p.skip(wait/2, &p.a)
+				skipTime(p, wait/2, &p.A)
+				assert.NoError(t, p.A.EP.Err(), "no check")
+				skipTime(p, wait/2, &p.A)
 				if c.after == 0 {
-					assert.NoError(t, p.a.ep.Err())
+					assert.NoError(t, p.A.EP.Err())
 					assert.Zero(t, f.Checks)
 					return
 				}
-				assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+				assert.ErrorIs(t, p.A.EP.Err(), ucs.ErrConnReset)
 			})
 		})
 	}
@@ -92,19 +94,19 @@ func TestKeepalive_OneCheckAtATime(t *testing.T) {
 			i.Frozen = true
 		}
 		for range 5 {
-			p.skip(defaultKeepalive, &p.a)
+			skipTime(p, ucp.DefaultKeepalive, &p.A)
 		}
 		assert.Equal(t, 1, f.Checks)
 		for _, i := range f.Ifaces {
 			i.Frozen = false
 		}
-		p.skip(defaultKeepalive, &p.a)
-		p.skip(defaultKeepalive, &p.a)
+		skipTime(p, ucp.DefaultKeepalive, &p.A)
+		skipTime(p, ucp.DefaultKeepalive, &p.A)
 		assert.Greater(t, f.Checks, 1)
-		assert.NoError(t, p.a.ep.Err())
+		assert.NoError(t, p.A.EP.Err())
 	})
 }
 
 func TestKeepalive_Config(t *testing.T) {
-	assert.ErrorIs(t, (&Config{KeepaliveInterval: -1}).Validate(), ucs.ErrInvalidParam)
+	assert.ErrorIs(t, (&ucp.Config{KeepaliveInterval: -1}).Validate(), ucs.ErrInvalidParam)
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -22,11 +24,11 @@ import (
 // lies is a victim (a) with operations of all classes in progress to an honest peer (b), and another peer, which
 // connects correctly and sends any messages.
 type lies struct {
-	*pair
-	bad      end
-	requests []*Request // of a and b; they must succeed
-	atomic   *Request   // one of requests; nil if it has completed at once
-	check    []func()   // of the received data, after them
+	*ucppair.Pair
+	bad      ucppair.End
+	requests []*ucp.Request // of a and b; they must succeed
+	atomic   *ucp.Request   // one of requests; nil if it has completed at once
+	check    []func()       // of the received data, after them
 	notified int
 }
 
@@ -44,53 +46,53 @@ func newLies(t testing.TB, set tlsets.Set, scheme string) *lies {
 	t.Helper()
 	a, b := set.Open(t)
 	set.Open = func(testing.TB) (_, _ []uct.Component) { return a, b }
-	cfg := Config{TLS: set.TLS, RndvThresh: lieThresh, RndvScheme: scheme, EagerWindow: victimWindow, Costs: CostsDeclared}
-	x := &lies{pair: newPair(t, set, cfg)}
-	x.bad.open(t, cfg, b)
-	x.both().warm()
-	x.bad.dial(t, &x.a)
-	x.a.w.OnNotify(func(*EP, uint64) { x.notified++ })
-	x.greet(x.a.ep, x.b.w)
-	x.greet(x.b.ep, x.a.w)
-	x.greet(x.bad.ep, x.a.w)
+	cfg := ucp.Config{TLS: set.TLS, RndvThresh: lieThresh, RndvScheme: scheme, EagerWindow: victimWindow, Costs: ucp.CostsDeclared}
+	x := &lies{Pair: ucppair.New(t, set, cfg)}
+	x.bad.Open(t, cfg, b)
+	x.Both().Warm()
+	x.bad.Dial(t, &x.A)
+	x.A.W.OnNotify(func(*ucp.EP, uint64) { x.notified++ })
+	x.greet(x.A.EP, x.B.W)
+	x.greet(x.B.EP, x.A.W)
+	x.greet(x.bad.EP, x.A.W)
 	return x
 }
 
 // greet sends a message, so that the lane for messages connects.
-func (x *lies) greet(e *EP, to *Worker) {
-	x.t.Helper()
+func (x *lies) greet(e *ucp.EP, to *ucp.Worker) {
+	x.T.Helper()
 	in, err := to.TagRecv(make([]byte, 1), 1, exact, nil, nil)
-	require.NoError(x.t, err)
+	require.NoError(x.T, err)
 	out, err := e.TagSend(1, []byte{1}, nil)
-	require.NoError(x.t, err)
+	require.NoError(x.T, err)
 	x.all(func() bool { return in.Done() && (out == nil || out.Done()) })
-	for _, r := range []*Request{in, out} {
+	for _, r := range []*ucp.Request{in, out} {
 		if r != nil {
-			require.NoError(x.t, r.take())
+			require.NoError(x.T, r.Take())
 		}
 	}
 }
 
 // all makes progress on the three workers until ok returns true.
 func (x *lies) all(ok func() bool) {
-	x.t.Helper()
-	x.until(func() bool { x.bad.w.Progress(); return ok() })
+	x.T.Helper()
+	x.Until(func() bool { x.bad.W.Progress(); return ok() })
 }
 
 // without makes progress on all but b until ok returns true.
 func (x *lies) without(ok func() bool) {
-	x.t.Helper()
-	testenv.ProgressWithin(x.t, patience, func() bool {
-		x.bad.w.Progress()
-		x.a.w.Progress()
+	x.T.Helper()
+	testenv.ProgressWithin(x.T, testenv.Watchdog, func() bool {
+		x.bad.W.Progress()
+		x.A.W.Progress()
 		return ok()
 	})
 }
 
 // track records a request that must succeed.
-func (x *lies) track(r *Request, err error) *Request {
-	x.t.Helper()
-	require.NoError(x.t, err)
+func (x *lies) track(r *ucp.Request, err error) *ucp.Request {
+	x.T.Helper()
+	require.NoError(x.T, err)
 	if r != nil {
 		x.requests = append(x.requests, r)
 	}
@@ -98,24 +100,24 @@ func (x *lies) track(r *Request, err error) *Request {
 }
 
 // receive posts a receive of a for a message of b.
-func (x *lies) receive(tag uint64, data []byte, p *OpParams) *Request {
-	x.t.Helper()
+func (x *lies) receive(tag uint64, data []byte, p *ucp.OpParams) *ucp.Request {
+	x.T.Helper()
 	buf := make([]byte, len(data))
 	if p != nil {
 		buf = p.Mem.Bytes()[:len(data)]
 	}
-	x.check = append(x.check, func() { requireBytes(x.t, data, buf) })
-	return x.track(x.a.w.TagRecv(buf, tag, exact, nil, p))
+	x.check = append(x.check, func() { testenv.RequireBytes(x.T, data, buf) })
+	return x.track(x.A.W.TagRecv(buf, tag, exact, nil, p))
 }
 
 // send sends an active message over the lane of e.
-func (x *lies) send(e *EP, id uint8, msg []byte) {
-	x.t.Helper()
-	testenv.ProgressWithin(x.t, patience, func() bool {
-		e.w.Progress()
-		_, err := e.lane(wireup.AM).AM.AMBcopy(id, packer(msg))
+func (x *lies) send(e *ucp.EP, id uint8, msg []byte) {
+	x.T.Helper()
+	testenv.ProgressWithin(x.T, testenv.Watchdog, func() bool {
+		e.Worker().Progress()
+		_, err := e.Lane(wireup.AM).AM.AMBcopy(id, packer(msg))
 		if err != uct.ErrNoResource {
-			require.NoError(x.t, err)
+			require.NoError(x.T, err)
 		}
 		return err == nil
 	})
@@ -123,26 +125,26 @@ func (x *lies) send(e *EP, id uint8, msg []byte) {
 
 // begin starts operations of all classes, which wait for b. b makes no more progress.
 func (x *lies) begin(scheme string) {
-	a, b := &x.a, &x.b
-	x.track(a.ep.TagSendSync(7, []byte("sync"), nil))
-	announced := x.track(a.ep.TagSend(8, pattern(2*lieThresh, 8), nil))
-	x.track(a.ep.StreamSend(pattern(2*victimWindow, 9), nil)) // b does not read it yet
-	x.all(func() bool { return announced.remote != 0 && a.ep.msgs.stream.starved })
-	x.idle()
+	a, b := &x.A, &x.B
+	x.track(a.EP.TagSendSync(7, []byte("sync"), nil))
+	announced := x.track(a.EP.TagSend(8, testenv.Pattern(2*lieThresh, 8), nil))
+	x.track(a.EP.StreamSend(testenv.Pattern(2*victimWindow, 9), nil)) // b does not read it yet
+	x.all(func() bool { return announced.RemoteID() != 0 && a.EP.Messages().Stream().Starved() })
+	idle(x.Pair)
 
-	in := (*OpParams)(nil)
+	in := (*ucp.OpParams)(nil)
 	if scheme == "put_zcopy" {
-		in = &OpParams{Mem: a.memOf(x.t, 2*lieThresh)}
+		in = &ucp.OpParams{Mem: memOf(a, x.T, 2*lieThresh)}
 	}
-	data, parts := pattern(2*lieThresh, 10), pattern(80, 11)
+	data, parts := testenv.Pattern(2*lieThresh, 10), testenv.Pattern(80, 11)
 	fetching := x.receive(10, data, in)
-	x.track(b.ep.TagSend(10, data, nil))
+	x.track(b.EP.TagSend(10, data, nil))
 	x.receive(11, parts, nil)
-	x.send(b.ep, wire.AMTagFirst, partOf(a.ep.id, 11, 80, parts[:40]))
-	b.spin() // the last progress of b: a has not replied yet
-	x.track(a.ep.StreamRecv(make([]byte, 10), true, new(int), nil))
-	x.atomic = x.track(a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), a.key.Addr(), a.key))
-	x.without(func() bool { return fetching.stage.fetches && a.ep.msgs.inbound != nil })
+	x.send(b.EP, wire.AMTagFirst, partOf(a.EP.ID(), 11, 80, parts[:40]))
+	spin(b) // the last progress of b: a has not replied yet
+	x.track(a.EP.StreamRecv(make([]byte, 10), true, new(int), nil))
+	x.atomic = x.track(a.EP.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), a.Key.Addr(), a.Key))
+	x.without(func() bool { return fetching.Fetches() && a.EP.Messages().Inbound() != nil })
 }
 
 // partOf returns the first part of a message.
@@ -153,28 +155,28 @@ func partOf(ep, word, total uint64, data []byte) []byte {
 
 // honest lets b make progress again, and checks that all operations succeed.
 func (x *lies) honest() {
-	x.t.Helper()
-	a, b := &x.a, &x.b
-	x.send(b.ep, wire.AMFrag, append((&wire.Frag{EP: a.ep.id, ID: partID, Offset: 40}).Append(nil), pattern(80, 11)[40:]...))
-	for tag, want := range map[uint64][]byte{7: []byte("sync"), 8: pattern(2*lieThresh, 8)} {
+	x.T.Helper()
+	a, b := &x.A, &x.B
+	x.send(b.EP, wire.AMFrag, append((&wire.Frag{EP: a.EP.ID(), ID: partID, Offset: 40}).Append(nil), testenv.Pattern(80, 11)[40:]...))
+	for tag, want := range map[uint64][]byte{7: []byte("sync"), 8: testenv.Pattern(2*lieThresh, 8)} {
 		buf := make([]byte, len(want))
-		x.track(b.w.TagRecv(buf, tag, exact, nil, nil))
-		x.check = append(x.check, func() { requireBytes(x.t, want, buf) })
+		x.track(b.W.TagRecv(buf, tag, exact, nil, nil))
+		x.check = append(x.check, func() { testenv.RequireBytes(x.T, want, buf) })
 	}
 	stream := make([]byte, 2*victimWindow)
-	x.track(b.ep.StreamRecv(stream, true, new(int), nil))
-	x.track(b.ep.StreamSend(make([]byte, 10), nil))
+	x.track(b.EP.StreamRecv(stream, true, new(int), nil))
+	x.track(b.EP.StreamSend(make([]byte, 10), nil))
 	for _, r := range x.requests {
 		x.all(r.Done)
-		require.NoError(x.t, r.take())
+		require.NoError(x.T, r.Take())
 	}
-	requireBytes(x.t, pattern(2*victimWindow, 9), stream)
+	testenv.RequireBytes(x.T, testenv.Pattern(2*victimWindow, 9), stream)
 	for _, f := range x.check {
 		f()
 	}
-	require.NoError(x.t, a.ep.Err())
-	require.NoError(x.t, b.ep.Err())
-	require.Zero(x.t, x.notified)
+	require.NoError(x.T, a.EP.Err())
+	require.NoError(x.T, b.EP.Err())
+	require.Zero(x.T, x.notified)
 }
 
 // state describes the state of b at the victim, which no other peer may change. It omits an atomic that a device executes
@@ -182,14 +184,14 @@ func (x *lies) honest() {
 func (x *lies) state() string {
 	var s strings.Builder
 	for _, r := range x.requests {
-		if r == x.atomic && r.remote == 0 {
+		if r == x.atomic && r.RemoteID() == 0 {
 			continue
 		}
-		fmt.Fprintln(&s, r.flags, r.off, r.comp.Count, r.comp.Status, r.remote)
+		s.WriteString(r.Text())
 	}
-	m, w := x.a.ep.msgs, x.a.w
-	fmt.Fprintln(&s, x.a.ep.state, m.Credit, m.Held, m.inbound.got, m.stream.sent, m.stream.came, m.stream.asked)
-	fmt.Fprintln(&s, w.tag.table.Unexpected(), w.pool.remote.Len(), w.eps.Len(), x.notified)
+	m, w := x.A.EP.Messages(), x.A.W
+	fmt.Fprintln(&s, x.A.EP.Phase(), m.Credit, m.Held, m.Inbound().Got(), m.Stream().Sent(), m.Stream().Came(), m.Stream().Asked())
+	fmt.Fprintln(&s, w.Tags().Unexpected(), w.RemoteRequests().Len(), w.EPs().Len(), x.notified)
 	return s.String()
 }
 
@@ -218,23 +220,23 @@ func aboutRequest(ep, id uint64) []lie {
 }
 
 // aboutConnection returns messages over the connection that has the id ep at the receiver.
-func aboutConnection(ep uint64, to *EP) []lie {
+func aboutConnection(ep uint64, to *ucp.EP) []lie {
 	h := &wire.Head{Word: 11, EP: ep}
 	head, data := h.Append(nil), []byte("a lie")
 	rts := append(slices.Clone(head), (&wire.RTS{ID: 5, Length: 5}).Append(nil)...)
-	stream := (&wire.Head{Word: to.msgs.stream.came, EP: ep}).Append(nil)
-	active := (&wire.Head{Word: activeWord(7, nil), EP: ep}).Append(nil)
+	stream := (&wire.Head{Word: to.Messages().Stream().Came(), EP: ep}).Append(nil)
+	active := (&wire.Head{Word: ucp.ActiveWord(7, nil), EP: ep}).Append(nil)
 	return []lie{
 		{"TAG", wire.AMTag, append(slices.Clone(head), data...)},
 		{"TAG SYNC", wire.AMTagSync, partOf(ep, 11, 0, data)},
 		{"TAG FIRST", wire.AMTagFirst, partOf(ep, 11, 80, data)},
 		{"TAG RTS", wire.AMTagRTS, rts},
 		{"ACTIVE", wire.AMActive, append(active, data...)},
-		{"ACTIVE FIRST", wire.AMActiveFirst, partOf(ep, activeWord(7, nil), 80, data)},
+		{"ACTIVE FIRST", wire.AMActiveFirst, partOf(ep, ucp.ActiveWord(7, nil), 80, data)},
 		{"ACTIVE RTS", wire.AMActiveRTS, append(slices.Clone(active), rts[wire.HeadLen:]...)},
 		{"ACTIVE SHORT", wire.AMActiveShort, append(hostileHead(wire.ShortActive(ep) | 7)[:wire.WordLen], data...)},
 		{"STREAM", wire.AMStream, append(slices.Clone(stream), data...)},
-		{"STREAM END", wire.AMStreamEnd, (&wire.Control{EP: ep, ID: to.msgs.stream.came}).Append(nil)},
+		{"STREAM END", wire.AMStreamEnd, (&wire.Control{EP: ep, ID: to.Messages().Stream().Came()}).Append(nil)},
 		{"STREAM RTS", wire.AMStreamRTS, append(slices.Clone(stream), rts[wire.HeadLen:]...)},
 		{"NOTIFY", wire.AMNotify, (&wire.Notify{EP: ep, Word: 9}).Append(nil)},
 		{"ATOMIC", wire.AMRequest, (&wire.Request{Op: uct.AtomicAdd, Size: 8, EP: ep, ID: 1}).Append(nil)},
@@ -250,17 +252,17 @@ func guesses(id uint64) []uint64 {
 }
 
 // checkLies sends lies over e, and checks that each is counted and changes nothing.
-func (x *lies) checkLies(e *EP, all []lie) {
-	x.t.Helper()
+func (x *lies) checkLies(e *ucp.EP, all []lie) {
+	x.T.Helper()
 	for _, l := range all {
-		before, bad := x.state(), x.a.w.stats.badMessages.Load()
+		before, bad := x.state(), x.A.W.BadMessages().Load()
 		x.send(e, l.id, l.msg)
-		x.without(func() bool { return x.a.w.stats.badMessages.Load() > bad })
+		x.without(func() bool { return x.A.W.BadMessages().Load() > bad })
 		for range 10 {
-			x.a.w.Progress()
+			x.A.W.Progress()
 		}
-		assert.Equal(x.t, bad+1, x.a.w.stats.badMessages.Load(), l.what)
-		require.Equal(x.t, before, x.state(), l.what)
+		assert.Equal(x.T, bad+1, x.A.W.BadMessages().Load(), l.what)
+		require.Equal(x.T, before, x.state(), l.what)
 	}
 }
 
@@ -272,20 +274,20 @@ func TestLiar(t *testing.T) {
 			t.Run(scheme+"/"+set.Name, func(t *testing.T) {
 				x := newLies(t, set, scheme)
 				x.begin(scheme)
-				own := x.bad.ep.link.conn.RemoteEP()
+				own := x.bad.EP.Handshake().RemoteEP()
 				var ids []uint64
-				for r := range x.a.w.pool.remote.All() {
-					ids = append(ids, r.remote)
+				for r := range x.A.W.RemoteRequests().All() {
+					ids = append(ids, r.RemoteID())
 				}
 				require.GreaterOrEqual(t, len(ids), 3)
 				for _, id := range ids {
-					x.checkLies(x.bad.ep, aboutRequest(own, id))
+					x.checkLies(x.bad.EP, aboutRequest(own, id))
 				}
-				for _, guess := range guesses(x.a.ep.id) {
-					x.checkLies(x.bad.ep, aboutRequest(guess, ids[0]))
-					x.checkLies(x.bad.ep, aboutConnection(guess, x.a.ep))
+				for _, guess := range guesses(x.A.EP.ID()) {
+					x.checkLies(x.bad.EP, aboutRequest(guess, ids[0]))
+					x.checkLies(x.bad.EP, aboutConnection(guess, x.A.EP))
 				}
-				require.NoError(t, x.bad.ep.Err())
+				require.NoError(t, x.bad.EP.Err())
 				x.honest()
 			})
 		}
@@ -298,17 +300,16 @@ func TestLiar_NoHandshake(t *testing.T) {
 		t.Run(set.Name, func(t *testing.T) {
 			x := newLies(t, set, "am")
 			x.begin("am")
-			p := x.bad.ep.peer.Aux[0]
-			i, remote := x.bad.w.ifaces[p.Local], &x.a.w.net.addr.Resources[p.Remote]
+			p := x.bad.EP.Peer().Aux[0]
+			i, remote := x.bad.W.Ifaces()[p.Local], &x.A.W.AddressInfo().Resources[p.Remote]
 			ep, err := i.NewEP(uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr})
 			require.NoError(t, err)
 			i.Retain()
 			defer func() { require.NoError(t, ep.Close()); i.Release() }()
-			bare := &EP{w: x.bad.w, link: &link{}}
-			bare.link.lanes.Use[wireup.AM] = &lane{AM: ep.Ops().AM}
-			for _, guess := range guesses(x.a.ep.id) {
+			bare := ucp.BareEP(x.bad.W, ep)
+			for _, guess := range guesses(x.A.EP.ID()) {
 				x.checkLies(bare, aboutRequest(guess, partID))
-				x.checkLies(bare, aboutConnection(guess, x.a.ep))
+				x.checkLies(bare, aboutConnection(guess, x.A.EP))
 			}
 			x.honest()
 		})
@@ -321,27 +322,27 @@ func TestLiar_OwnConnection(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
 			x := newLies(t, set, "am")
-			var from, notifier *EP
-			x.a.w.OnActive(7, func(m *ActiveMessage) { from = m.From })
-			x.a.w.OnNotify(func(e *EP, _ uint64) { notifier = e })
+			var from, notifier *ucp.EP
+			x.A.W.OnActive(7, func(m *ucp.ActiveMessage) { from = m.From })
+			x.A.W.OnNotify(func(e *ucp.EP, _ uint64) { notifier = e })
 			x.begin("am")
-			var info TagInfo
-			in, err := x.a.w.TagRecv(make([]byte, 5), 11, exact, &info, nil)
+			var info ucp.TagInfo
+			in, err := x.A.W.TagRecv(make([]byte, 5), 11, exact, &info, nil)
 			require.NoError(t, err)
-			before, own := x.state(), x.bad.ep.link.conn.RemoteEP()
-			for _, l := range aboutConnection(own, x.a.ep) {
+			before, own := x.state(), x.bad.EP.Handshake().RemoteEP()
+			for _, l := range aboutConnection(own, x.A.EP) {
 				if l.what == "TAG" || l.what == "ACTIVE" || l.what == "STREAM" || l.what == "NOTIFY" || l.what == "WITHDRAW" {
-					x.send(x.bad.ep, l.id, l.msg)
+					x.send(x.bad.EP, l.id, l.msg)
 				}
 			}
-			x.without(func() bool { return in.Done() && from != nil && notifier != nil && x.a.w.StreamReady() != nil })
-			liar := x.a.w.eps.Find(own)
-			for _, e := range []*EP{info.From, from, notifier, x.a.w.StreamReady()} {
+			x.without(func() bool { return in.Done() && from != nil && notifier != nil && x.A.W.StreamReady() != nil })
+			liar := x.A.W.EPs().Find(own)
+			for _, e := range []*ucp.EP{info.From, from, notifier, x.A.W.StreamReady()} {
 				assert.Same(t, liar, e)
 			}
-			require.NoError(t, in.take())
+			require.NoError(t, in.Take())
 			require.Equal(t, before, x.state())
-			assert.False(t, liar.SamePeer(x.a.ep))
+			assert.False(t, liar.SamePeer(x.A.EP))
 			x.honest()
 		})
 	}
@@ -351,24 +352,24 @@ func TestLiar_OwnConnection(t *testing.T) {
 func TestLiar_Dial(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{})
-			l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
-			other := p.third(p.b.ctx)
-			p.a.w.net.addr.Key, p.a.w.net.packed = other.net.addr.Key, other.net.packed
+			p := ucppair.New(t, set, ucp.Config{})
+			l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+			other := thirdWorker(p, p.B.Ctx)
+			p.A.W.UseAddressOf(other)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, err := p.a.w.dial(ctx, "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
-				return p.within(ctx, func() bool {
+			_, err := p.A.W.DialWith(ctx, "unix", l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
+				return progressing(p)(ctx, func() bool {
 					other.Progress()
-					if p.b.w.stats.badMessages.Load() > 0 {
+					if p.B.W.BadMessages().Load() > 0 {
 						cancel()
 					}
 					return done()
 				})
 			})
 			require.Error(t, err)
-			require.NotZero(t, p.b.w.stats.badMessages.Load())
-			p.until(func() bool { return len(p.b.w.connecting.listening.expected) == 0 && p.b.w.eps.Len() == 0 })
+			require.NotZero(t, p.B.W.BadMessages().Load())
+			p.Until(func() bool { return p.B.W.ExpectedPeers() == 0 && p.B.W.EPs().Len() == 0 })
 			assert.Empty(t, l.events)
 		})
 	}
@@ -381,18 +382,18 @@ func TestListen_RejectionHidesReasons(t *testing.T) {
 	set := tlsets.Set{Name: "no transport in common", Open: func(testing.TB) (_, _ []uct.Component) {
 		return []uct.Component{a}, []uct.Component{b}
 	}}
-	p, accepts := newPair(t, set, Config{}), false
-	l := p.b.listen(t, "unix", abstractName(), ListenConfig{
-		Private: []byte("secret"), Accept: func(*ConnRequest) bool { return accepts },
+	p, accepts := ucppair.New(t, set, ucp.Config{}), false
+	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{
+		Private: []byte("secret"), Accept: func(*ucp.ConnRequest) bool { return accepts },
 	})
-	_, err := p.dialTo(l, DialConfig{})
-	var rejected *RejectedError
+	_, err := dialTo(p, l, ucp.DialConfig{})
+	var rejected *ucp.RejectedError
 	require.ErrorAs(t, err, &rejected)
 	require.NotErrorIs(t, err, ucs.ErrUnreachable)
 	assert.Empty(t, rejected.Private)
 	assert.NotContains(t, err.Error(), "fsm")
 	accepts = true
-	_, err = p.dialTo(l, DialConfig{})
+	_, err = dialTo(p, l, ucp.DialConfig{})
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
 	assert.ErrorContains(t, err, "fsm", "a dialer that is accepted gets the reasons")
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // The tests of this file show rows of "Limits of the process" in docs/operations.md.
@@ -27,24 +29,24 @@ func TestLimits_OpenFiles(t *testing.T) {
 		{"tcp", workers, workers, 0},
 	} {
 		t.Run(tc.tls, func(t *testing.T) {
-			x := openIdleWorld(t, fromEnv(t, "TLS="+tc.tls))
+			x := openIdleWorld(t, ucppair.FromEnv(t, "TLS="+tc.tls))
 			c := startCrowd(t, x, tc.tls, workers)
 			files, mappings := testenv.OpenFiles(t), openSharedMappings(t)
 			until := func() { // handshakes close their sockets in other goroutines
 				more := 0
-				testenv.ProgressOr(t, patience, func() bool {
+				testenv.ProgressOr(t, testenv.Watchdog, func() bool {
 					x.w.Progress()
 					more = testenv.OpenFiles(t) - files
 					return more >= tc.least && more <= tc.most
 				}, func() string { return fmt.Sprintf("%d descriptors", more) })
 			}
-			finish := func(r *Request, err error) {
+			finish := func(r *ucp.Request, err error) {
 				require.NoError(t, err)
-				testenv.ProgressWithin(t, patience, func() bool { x.w.Progress(); return r.Done() }) // a sleep would open descriptors
+				testenv.ProgressWithin(t, testenv.Watchdog, func() bool { x.w.Progress(); return r.Done() }) // a sleep would open descriptors
 				r.Release()
 			}
 			for _, r := range c.workers {
-				ep, err := x.w.NewEP(r.addr, EPConfig{})
+				ep, err := x.w.NewEP(r.Addr, ucp.EPConfig{})
 				require.NoError(t, err)
 				finish(ep.SendActive(0, nil, []byte{1}, nil))
 				finish(ep.Flush())
@@ -69,14 +71,14 @@ func TestLimits_LockedMemory(t *testing.T) {
 	locked := func() [2]int { return [2]int{testenv.StatusKiB(t, "VmLck"), testenv.StatusKiB(t, "VmPin")} }
 	before := locked()
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
-		p := newPair(t, tlsets.Real(tls, tls), Config{}).both().warm()
+		p := ucppair.New(t, tlsets.Real(tls, tls), ucp.Config{}).Both().Warm()
 		data := make([]byte, 1<<20)
-		mem, err := p.b.ctx.MemMap(data)
+		mem, err := p.B.Ctx.MemMap(data)
 		require.NoError(t, err)
-		key, err := p.a.ep.Unpack(mem.Pack())
+		key, err := p.A.EP.Unpack(mem.Pack())
 		require.NoError(t, err)
-		require.NoError(t, p.finish(p.a.ep.Put(pattern(len(data), 1), key.Addr(), key, nil)))
-		require.NoError(t, p.flush())
+		require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(len(data), 1), key.Addr(), key, nil)))
+		require.NoError(t, p.Flush())
 		assert.Equal(t, before, locked(), tls)
 		key.Close()
 		require.NoError(t, mem.Close())

@@ -1,8 +1,7 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +10,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -35,34 +36,34 @@ func cut(b []byte, n int) (list [][]byte) {
 // TestList_AllSchemes: lists and buffers at either side, with more pieces than one call permits, over each transport with
 // each scheme.
 func TestList_AllSchemes(t *testing.T) {
-	overSchemes(t, func(t *testing.T, p *pair) {
-		p.connect()
-		for i, parts := range [][2]int{{40, 1}, {1, 40}, {40, 7}, {3, 1}, {1, 3}, {maxPieces + 1, 1}, {1, maxPieces + 1}} {
-			data, buf := pattern(listLen, i), make([]byte, listLen)
-			recv, err := p.b.w.TagRecvData(Buffers(cut(buf, parts[1])), 1, exact, nil, nil)
+	overSchemes(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		for i, parts := range [][2]int{{40, 1}, {1, 40}, {40, 7}, {3, 1}, {1, 3}, {ucp.MaxPieces + 1, 1}, {1, ucp.MaxPieces + 1}} {
+			data, buf := testenv.Pattern(listLen, i), make([]byte, listLen)
+			recv, err := p.B.W.TagRecvData(ucp.Buffers(cut(buf, parts[1])), 1, exact, nil, nil)
 			require.NoError(t, err)
-			sent, err := p.a.ep.TagSendData(1, Buffers(cut(data, parts[0])), nil)
-			require.NoError(t, p.finish(sent, err))
-			require.NoError(t, p.finish(recv, nil))
-			requireBytes(t, data, buf)
+			sent, err := p.A.EP.TagSendData(1, ucp.Buffers(cut(data, parts[0])), nil)
+			require.NoError(t, p.Finish(sent, err))
+			require.NoError(t, p.Finish(recv, nil))
+			testenv.RequireBytes(t, data, buf)
 		}
-		require.NoError(t, p.a.ep.Err())
+		require.NoError(t, p.A.EP.Err())
 	})
 }
 
 // TestList_Truncated: a list that is too short is filled, and no other memory is written.
 func TestList_Truncated(t *testing.T) {
-	overSchemes(t, func(t *testing.T, p *pair) {
-		p.connect()
-		data, buf := pattern(listLen, 1), make([]byte, listLen)
-		recv, err := p.b.w.TagRecvData(Buffers(cut(buf[:listLen-999], 5)), 1, exact, nil, nil)
+	overSchemes(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		data, buf := testenv.Pattern(listLen, 1), make([]byte, listLen)
+		recv, err := p.B.W.TagRecvData(ucp.Buffers(cut(buf[:listLen-999], 5)), 1, exact, nil, nil)
 		require.NoError(t, err)
-		sent, err := p.a.ep.TagSend(1, data, nil)
+		sent, err := p.A.EP.TagSend(1, data, nil)
 		require.NoError(t, err)
-		require.ErrorIs(t, p.finish(recv, nil), ucs.ErrTruncated)
-		require.NoError(t, p.finish(sent, nil))
-		requireBytes(t, data[:listLen-999], buf[:listLen-999])
-		requireZero(t, buf[listLen-999:], "written past the end")
+		require.ErrorIs(t, p.Finish(recv, nil), ucs.ErrTruncated)
+		require.NoError(t, p.Finish(sent, nil))
+		testenv.RequireBytes(t, data[:listLen-999], buf[:listLen-999])
+		testenv.RequireZero(t, buf[listLen-999:], "written past the end")
 	})
 }
 
@@ -79,7 +80,7 @@ func (m *moves) After(v uct.Variant, _ int, err error) {
 
 // overLists runs a test over transports with zcopy puts and gets, with the scheme that uses zcopy for the list of each
 // side.
-func overLists(t *testing.T, f func(t *testing.T, p *pair, atSender bool, seen *moves)) {
+func overLists(t *testing.T, f func(t *testing.T, p *ucppair.Pair, atSender bool, seen *moves)) {
 	for _, tls := range []string{"self", "sm", "tcp", `\rc`, "rc_mlx5"} {
 		for _, s := range []proto.Scheme{proto.Put, proto.Get} {
 			t.Run(fmt.Sprintf("%s/%v", tls, s), func(t *testing.T) {
@@ -91,38 +92,38 @@ func overLists(t *testing.T, f func(t *testing.T, p *pair, atSender bool, seen *
 					a, b = open(t)
 					return layered(a, layer), layered(b, layer)
 				}
-				f(t, newPair(t, set, Config{RndvScheme: s.String(), RndvThresh: 1}).connect(), s == proto.Put, seen)
+				f(t, ucppair.New(t, set, ucp.Config{RndvScheme: s.String(), RndvThresh: 1}).Connect(), s == proto.Put, seen)
 			})
 		}
 	}
 }
 
 // sendList transfers data to buf. One of the two is in pieces.
-func (p *pair) sendList(data, buf []byte, atSender bool) (sent, recv *Request) {
-	from, into := Bytes(data), Bytes(buf)
+func sendList(p *ucppair.Pair, data, buf []byte, atSender bool) (sent, recv *ucp.Request) {
+	from, into := ucp.Bytes(data), ucp.Bytes(buf)
 	if atSender {
-		from = Buffers(cut(data, 40))
+		from = ucp.Buffers(cut(data, 40))
 	} else {
-		into = Buffers(cut(buf, 40))
+		into = ucp.Buffers(cut(buf, 40))
 	}
-	recv, err := p.b.w.TagRecvData(into, 1, exact, nil, nil)
-	require.NoError(p.t, err)
-	sent, err = p.a.ep.TagSendData(1, from, nil)
-	require.NoError(p.t, err)
+	recv, err := p.B.W.TagRecvData(into, 1, exact, nil, nil)
+	require.NoError(p.T, err)
+	sent, err = p.A.EP.TagSendData(1, from, nil)
+	require.NoError(p.T, err)
 	return sent, recv
 }
 
 // TestList_Zcopy: a list is put from, or got into, without fragments, and its registrations are released.
 func TestList_Zcopy(t *testing.T) {
-	overLists(t, func(t *testing.T, p *pair, atSender bool, seen *moves) {
-		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.registrations()
+	overLists(t, func(t *testing.T, p *ucppair.Pair, atSender bool, seen *moves) {
+		data, buf, before := testenv.Pattern(listLen, 1), make([]byte, listLen), registrations(&p.A)
 		for i := range 2 {
-			sent, recv := p.sendList(data, buf, atSender)
-			require.NoError(t, p.finish(recv, nil))
-			require.NoError(t, p.finish(sent, nil))
-			requireBytes(t, data, buf)
+			sent, recv := sendList(p, data, buf, atSender)
+			require.NoError(t, p.Finish(recv, nil))
+			require.NoError(t, p.Finish(sent, nil))
+			testenv.RequireBytes(t, data, buf)
 			if i == 0 { // with the messages that connect
-				p.idle()
+				idle(p)
 				clear(buf)
 				*seen = moves{}
 			}
@@ -135,48 +136,48 @@ func TestList_Zcopy(t *testing.T) {
 		assert.Less(t, seen[zcopy], 40, "several pieces with one call")
 		assert.Zero(t, seen[other])
 		assert.LessOrEqual(t, seen[uct.AMBcopy]+seen[uct.AMShort], 4, "RTS, RTR or ACK, PUT DONE, credit")
-		for _, x := range []*end{&p.a, &p.b} {
-			require.NoError(t, x.w.Purge())
-			assert.Equal(t, before, x.registrations(), "registrations that are in use")
+		for _, x := range []*ucppair.End{&p.A, &p.B} {
+			require.NoError(t, x.W.Purge())
+			assert.Equal(t, before, registrations(x), "registrations that are in use")
 		}
 	})
 }
 
 // TestList_CloseDuringTransfer: if an EP closes during the transfer, no registration remains in use, and each request completes.
 func TestList_CloseDuringTransfer(t *testing.T) {
-	overLists(t, func(t *testing.T, p *pair, atSender bool, _ *moves) {
-		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.registrations()
+	overLists(t, func(t *testing.T, p *ucppair.Pair, atSender bool, _ *moves) {
+		data, buf, before := testenv.Pattern(listLen, 1), make([]byte, listLen), registrations(&p.A)
 		for steps := range 6 {
-			sent, recv := p.sendList(data, buf, atSender)
+			sent, recv := sendList(p, data, buf, atSender)
 			for range 3 * steps {
-				p.a.w.Progress()
+				p.A.W.Progress()
 			}
-			p.b.w.Progress()
-			require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
-			_ = p.finish(sent, nil)
+			p.B.W.Progress()
+			require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseForce)))
+			_ = p.Finish(sent, nil)
 			recv.Cancel() // if the message has not matched it
-			_ = p.finish(recv, nil)
-			for _, x := range []*end{&p.a, &p.b} {
-				require.NoError(t, x.w.Purge())
-				require.Equal(t, before, x.registrations())
+			_ = p.Finish(recv, nil)
+			for _, x := range []*ucppair.End{&p.A, &p.B} {
+				require.NoError(t, x.W.Purge())
+				require.Equal(t, before, registrations(x))
 			}
-			p.connect()
+			p.Connect()
 		}
 	})
 }
 
 // TestAllocs_List: a list allocates nothing after warm-up.
 func TestAllocs_List(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: "get_zcopy", RndvThresh: 1}).connect()
-	data, list := p.a.mem.Bytes(), cut(make([]byte, memLen), 10)
-	params := &OpParams{Mem: p.a.mem}
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{RndvScheme: "get_zcopy", RndvThresh: 1}).Connect()
+	data, list := p.A.Mem.Bytes(), cut(make([]byte, tlsets.MemLen), 10)
+	params := &ucp.OpParams{Mem: p.A.Mem}
 	do := func() {
-		recv, err := p.b.w.TagRecvData(Buffers(list), 1, exact, nil, nil)
+		recv, err := p.B.W.TagRecvData(ucp.Buffers(list), 1, exact, nil, nil)
 		if err != nil {
 			panic(err)
 		}
-		p.endBoth(p.a.ep.TagSend(1, data, params))
-		p.endBoth(recv, nil)
+		p.MustFinish(p.A.EP.TagSend(1, data, params))
+		p.MustFinish(recv, nil)
 	}
 	for range 300 {
 		do()
@@ -186,13 +187,13 @@ func TestAllocs_List(t *testing.T) {
 
 // TestList_EmptyRequest: a receiver that requests no byte of a list, as an untrusted peer may, gets none.
 func TestList_EmptyRequest(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
-	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{RndvScheme: putScheme, RndvThresh: 1}).Connect().Warm()
+	sent, err := p.A.EP.TagSendData(1, ucp.Buffers(cut(testenv.Pattern(listLen, 1), 7)), nil)
 	require.NoError(t, err)
-	p.until(func() bool { return sent.awaits() })
-	rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: 1, Addr: p.b.mem.Addr(), Key: p.b.mem.Pack()}
-	p.a.w.handleRTR(rtr.Append(nil), nil)
-	require.NoError(t, p.finish(sent, nil))
+	p.Until(func() bool { return sent.Awaits() })
+	rtr := wire.RTR{EP: p.A.EP.ID(), ID: sent.RemoteID(), Recv: 1, Addr: p.B.Mem.Addr(), Key: p.B.Mem.Pack()}
+	p.A.W.Handler(wire.AMRTR)(rtr.Append(nil), nil)
+	require.NoError(t, p.Finish(sent, nil))
 }
 
 // TestList_LaneReplaced: if the lane breaks after a part of a list was transferred, the transfer starts again over the
@@ -202,54 +203,30 @@ func TestList_LaneReplaced(t *testing.T) {
 	first.Caps &^= uct.CapAM
 	second.Caps &^= uct.CapAM
 	for _, atSender := range []bool{true, false} {
-		cfg := Config{RndvScheme: putScheme, RndvThresh: 1}
+		cfg := ucp.Config{RndvScheme: putScheme, RndvThresh: 1}
 		if !atSender {
 			cfg.RndvScheme = "get_zcopy"
 		}
 		t.Run(cfg.RndvScheme, func(t *testing.T) {
-			p := newPair(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).connect().warm()
-			mover := p.a.ep
+			p := ucppair.New(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).Connect().Warm()
+			mover := p.A.EP
 			if !atSender {
-				mover = p.b.peerEP(t)
-				mover.requestLane(wireup.RMA)
-				p.until(func() bool { return mover.lane(wireup.RMA) != nil })
+				mover = peerEP(&p.B, t)
+				mover.RequestLane(wireup.RMA)
+				p.Until(func() bool { return mover.Lane(wireup.RMA) != nil })
 			}
-			data, buf := pattern(listLen, 1), make([]byte, listLen)
-			sent, recv := p.sendList(data, buf, atSender)
-			lane := mover.lane(wireup.RMA).EP.(*faketp.EP)
+			data, buf := testenv.Pattern(listLen, 1), make([]byte, listLen)
+			sent, recv := sendList(p, data, buf, atSender)
+			lane := mover.Lane(wireup.RMA).EP.(*faketp.EP)
 			lane.Iface.Frozen = true
-			p.until(func() bool { return lane.InFlight == lane.Iface.Kind.Depth })
+			p.Until(func() bool { return lane.InFlight == lane.Iface.Kind.Depth })
 			lane.Fail(ucs.StatusIOError)
 			lane.Iface.Frozen = false
-			require.NoError(t, p.finish(sent, nil))
-			require.NoError(t, p.finish(recv, nil))
-			requireBytes(t, data, buf)
-			assert.Positive(t, counters(mover.w)["worker.repeated_transfers"])
-			require.NoError(t, p.a.ep.Err())
+			require.NoError(t, p.Finish(sent, nil))
+			require.NoError(t, p.Finish(recv, nil))
+			testenv.RequireBytes(t, data, buf)
+			assert.Positive(t, counters(mover.Worker())["worker.repeated_transfers"])
+			require.NoError(t, p.A.EP.Err())
 		})
 	}
-}
-
-// TestList_AnotherDomain: a list that waits for the next lane is registered with the domain of that lane, and
-// deregistered from the first one.
-func TestList_AnotherDomain(t *testing.T) {
-	p := newPair(t, configured("rc, two devices", twoHCAs, `\rc`), Config{RndvScheme: putScheme}).connect().warm()
-	w, before := p.a.w, p.a.registrations()
-	r, d := w.newRequest(p.a.ep, &putDataStage), Buffers(cut(pattern(listLen, 1), 7))
-	r.pieces = p.a.ep.pieces(&d.buffer, listLen, &putList)
-	require.NotNil(t, r.pieces)
-	next := slices.IndexFunc(w.ifaces, func(i *iface) bool { return i != nil && putList.movesAnyLength(i) && i.domain != r.pieces.domain })
-	require.GreaterOrEqual(t, next, 0)
-	require.True(t, r.renewPieces(w.ifaces[next], &putList))
-	require.Same(t, w.ifaces[next].domain, r.pieces.domain)
-	require.Equal(t, listLen, r.pieces.len())
-	for _, x := range r.pieces.pieces {
-		require.NotNil(t, x.mem)
-		require.Same(t, x.cached.Mem.In(w.ifaces[next].domain), x.mem)
-	}
-	w.freePieces(r.pieces)
-	r.pieces = nil
-	w.recycle(r)
-	require.NoError(t, w.Purge())
-	require.Equal(t, before, p.a.registrations())
 }

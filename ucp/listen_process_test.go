@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -27,15 +29,15 @@ func init() {
 // dialRole dials a listener, puts a number into the memory that it publishes as "all", and disconnects as the parent
 // says: "close" closes the EP first, "exit" does not. Its arguments are transports, network, address and the number.
 func dialRole(c *roles.Side) error {
-	ctx, err := openContext(c.Args[0])
+	ctx, err := ucppair.OpenContext(c.Args[0])
 	if err != nil {
 		return err
 	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return err
 	}
-	p, err := w.Dial(context.Background(), c.Args[1], c.Args[2], DialConfig{Private: []byte(c.Args[3])})
+	p, err := w.Dial(context.Background(), c.Args[1], c.Args[2], ucp.DialConfig{Private: []byte(c.Args[3])})
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func dialRole(c *roles.Side) error {
 	c.Printf("connected")
 	if c.NextLine() && c.In.Text() == "close" {
 		key.Close()
-		return errors.Join(p.EP.CloseWait(context.Background(), CloseFlush), w.Close(), ctx.Close())
+		return errors.Join(p.EP.CloseWait(context.Background(), ucp.CloseFlush), w.Close(), ctx.Close())
 	}
 	return nil
 }
@@ -60,46 +62,46 @@ func TestListener_Processes(t *testing.T) {
 	for i, tls := range []string{"all", "tcp", "sm"} {
 		n := networks[i]
 		t.Run(tls+"/"+n.name, func(t *testing.T) {
-			p := newPair(t, tlsets.Real(tls), fromEnv(t, "TLS="+tls))
-			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			p := ucppair.New(t, tlsets.Real(tls), ucppair.FromEnv(t, "TLS="+tls))
+			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			for i, how := range []string{"close", "exit", "killed"} {
 				c := roles.Start(t, "dial", tls, n.network, l.Addr(), how)
-				require.Equal(t, []string{"connected"}, p.lines(c, 1))
+				require.Equal(t, []string{"connected"}, linesOf(p, c, 1))
 				require.Len(t, l.peers, i+1)
 				assert.Equal(t, how, string(l.peers[i].Private))
-				assert.Equal(t, how, string(p.b.mem.Bytes()[:len(how)]))
+				assert.Equal(t, how, string(p.B.Mem.Bytes()[:len(how)]))
 				if n.network == "unix" {
 					assert.Equal(t, c.Process.Pid, l.peers[i].From.PID)
 				}
-				p.see(l, c, i, how)
+				seePeer(p, l, c, i, how)
 			}
 			assert.Equal(t, []string{"connected 0", "disconnected 0", "connected 1", "disconnected 1", "connected 2", "disconnected 2"}, l.events)
-			p.until(func() bool { return p.b.w.eps.Len() == 0 })
+			p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
 		})
 	}
 }
 
-// see disconnects peer i, and checks that l gets a callback with the reason.
-func (p *pair) see(l *watched, c *roles.Child, i int, how string) {
+// seePeer disconnects peer i, and checks that l gets a callback with the reason.
+func seePeer(p *ucppair.Pair, l *watched, c *roles.Child, i int, how string) {
 	want := ucs.ErrConnReset
 	switch how {
 	case "close":
 		want = ucs.ErrPeerClosed
-		c.Send(p.t, how)
+		c.Send(p.T, how)
 	case "exit":
-		c.Send(p.t, how)
+		c.Send(p.T, how)
 	case "killed":
-		c.Kill(p.t)
+		c.Kill(p.T)
 	}
-	p.until(func() bool { return len(l.reasons) == i+1 })
-	assert.ErrorIs(p.t, l.reasons[i], want, how)
+	p.Until(func() bool { return len(l.reasons) == i+1 })
+	assert.ErrorIs(p.T, l.reasons[i], want, how)
 	if how != "killed" {
-		c.End(p.t)
+		c.End(p.T)
 	}
 }
 
-// lines makes progress until the child has printed n lines, or has ended.
-func (p *pair) lines(c *roles.Child, n int) (lines []string) {
+// linesOf makes progress until the child has printed n lines, or has ended.
+func linesOf(p *ucppair.Pair, c *roles.Child, n int) (lines []string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,7 +113,7 @@ func (p *pair) lines(c *roles.Child, n int) (lines []string) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}()
-	p.until(func() bool {
+	p.Until(func() bool {
 		select {
 		case <-done:
 			return true
@@ -125,27 +127,27 @@ func (p *pair) lines(c *roles.Child, n int) (lines []string) {
 // guestRole is a process of another user. It prints the results of dialing two addresses, trusting the owner of the
 // second one, and listens at a third one.
 func guestRole(c *roles.Side) error {
-	ctx, err := NewContext(Config{TLS: config.Allow("tcp")}, all.Components()...)
+	ctx, err := ucp.NewContext(ucp.Config{TLS: config.Allow("tcp")}, all.Components()...)
 	if err != nil {
 		return err
 	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return err
 	}
 	for _, name := range c.Args[:2] {
-		_, err := w.Dial(context.Background(), "unix", name, DialConfig{AllowUIDs: []uint32{0}})
-		var rejected *RejectedError
+		_, err := w.Dial(context.Background(), "unix", name, ucp.DialConfig{AllowUIDs: []uint32{0}})
+		var rejected *ucp.RejectedError
 		switch {
 		case err == nil:
 			c.Printf("connected")
-		case errors.As(err, &rejected) && rejected.Code == CodeForeignUser:
+		case errors.As(err, &rejected) && rejected.Code == ucp.CodeForeignUser:
 			c.Printf("rejected")
 		default:
 			c.Printf("%v", err)
 		}
 	}
-	if _, err := w.Listen(context.Background(), "unix", c.Args[2], ListenConfig{}); err != nil {
+	if _, err := w.Listen(context.Background(), "unix", c.Args[2], ucp.ListenConfig{}); err != nil {
 		return err
 	}
 	c.Printf("listening")
@@ -164,19 +166,19 @@ func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *roles.Child
 // users.
 func TestListener_OtherUsers(t *testing.T) {
 	other := testenv.NeedOtherUser(t)
-	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
-	closed := p.b.listen(t, "unix", abstractName(), ListenConfig{})
-	open := p.b.listen(t, "unix", abstractName(), ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
+	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
+	closed := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	open := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
 	theirs := abstractName()
 	c := startGuest(t, other, fmt.Sprint("guest ", closed.Addr(), " ", open.Addr(), " ", theirs))
-	require.Equal(t, []string{"rejected", "connected", "listening"}, p.lines(c, 3))
+	require.Equal(t, []string{"rejected", "connected", "listening"}, linesOf(p, c, 3))
 	assert.Empty(t, closed.peers)
 	require.Len(t, open.peers, 1)
 	assert.Equal(t, uint32(testenv.OtherUser), open.peers[0].From.UID)
 	assert.Equal(t, uint32(testenv.OtherUser), open.peers[0].From.GID)
 	assert.True(t, strings.HasSuffix(open.peers[0].From.String(), "of user 65534"))
 
-	_, err := p.a.w.Dial(t.Context(), "unix", theirs, DialConfig{})
-	assert.ErrorIs(t, err, ErrForeignUser)
+	_, err := p.A.W.Dial(t.Context(), "unix", theirs, ucp.DialConfig{})
+	assert.ErrorIs(t, err, ucp.ErrForeignUser)
 	assert.ErrorContains(t, err, "of user 65534")
 }

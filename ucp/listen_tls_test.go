@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -43,25 +45,25 @@ const dialerURI, listenerURI = "spiffe://cluster/dialer", "spiffe://cluster/list
 // peer.
 func TestDial_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
-	p := newPair(t, tcpOf(withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)), Config{})
+	p := ucppair.New(t, tcpOf(withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)), ucp.Config{})
 	accepted := ""
-	l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}, Accept: func(r *ConnRequest) bool {
+	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}, Accept: func(r *ucp.ConnRequest) bool {
 		accepted = r.From.Name
 		return true
 	}})
-	peer, err := p.dialTo(l, DialConfig{})
+	peer, err := dialTo(p, l, ucp.DialConfig{})
 	require.NoError(t, err)
 	assert.Equal(t, dialerURI, accepted)
 	assert.Equal(t, dialerURI, l.peers[0].From.Name)
 	assert.Equal(t, dialerURI, l.peers[0].EP.PeerIdentity().Name)
 	assert.Equal(t, listenerURI, peer.EP.PeerIdentity().Name)
 	key := peer.Keys["all"]
-	require.NoError(t, p.finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
-	require.NoError(t, p.finish(peer.EP.Flush()))
-	assert.Equal(t, "data", string(p.b.mem.Bytes()[:4]))
+	require.NoError(t, p.Finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
+	require.NoError(t, p.Finish(peer.EP.Flush()))
+	assert.Equal(t, "data", string(p.B.Mem.Bytes()[:4]))
 	key.Close()
-	require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
-	p.until(func() bool { return len(l.reasons) == 1 })
+	require.NoError(t, p.Finish(peer.EP.Close(ucp.CloseFlush)))
+	p.Until(func() bool { return len(l.reasons) == 1 })
 }
 
 // TestDial_TLSOnOneSide: neither side connects, both get the reason, and the listener sends no data of its own.
@@ -76,19 +78,19 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 		"dialer":   {secret, tcp.Config{}, "it does not use TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPair(t, tcpOf(tc.a, tc.b), Config{})
-			l := p.b.listen(t, "tcp", ":0", ListenConfig{Private: []byte("private"), Keys: map[string]*Mem{"board": p.b.mem}})
-			_, err := p.dialTo(l, DialConfig{})
-			require.ErrorIs(t, err, ErrUnauthenticated)
+			p := ucppair.New(t, tcpOf(tc.a, tc.b), ucp.Config{})
+			l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Private: []byte("private"), Keys: map[string]*ucp.Mem{"board": p.B.Mem}})
+			_, err := dialTo(p, l, ucp.DialConfig{})
+			require.ErrorIs(t, err, ucp.ErrUnauthenticated)
 			assert.ErrorIs(t, err, ucs.ErrRejected)
 			assert.ErrorContains(t, err, tc.text)
-			assert.EqualValues(t, 1, p.stat("/listen.unauthenticated_dialers"))
+			assert.EqualValues(t, 1, listenStat(p, "/listen.unauthenticated_dialers"))
 			assert.Empty(t, l.events)
-			said := p.readUntilClosed(l.untrusted(hello(p.a.w.Address())))
+			said := readUntilClosed(p, l.untrusted(hello(p.A.W.Address())))
 			if name == "listener" {
 				require.Len(t, said, 13)
 				assert.Equal(t, byte(3), said[6], "REJECT")
-				assert.False(t, bytes.Contains(said, p.b.w.net.packed))
+				assert.False(t, bytes.Contains(said, p.B.W.Address()))
 			}
 		})
 	}
@@ -97,7 +99,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 // TestNewContext_BadTLS: incomplete settings are an error, also if tcp is not selected.
 func TestNewContext_BadTLS(t *testing.T) {
 	for _, cfg := range []tcp.Config{{TLSName: "worker"}, {TLSCert: "cert"}, {TLS: &tls.Config{}}} {
-		_, err := NewContext(Config{TLS: config.Allow("sm")}, tlsets.Components(all.Config{TCP: cfg})...)
+		_, err := ucp.NewContext(ucp.Config{TLS: config.Allow("sm")}, tlsets.Components(all.Config{TCP: cfg})...)
 		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	}
 }

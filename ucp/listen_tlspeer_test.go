@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -56,9 +58,9 @@ func TestDial_TLSOfAnotherWorker(t *testing.T) {
 		at := tlsets.Components(all.Config{TCP: withURI(t, a, dialerURI)})
 		return at, []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, listenerURI))}}
 	}}
-	p := newPair(t, set, Config{})
-	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
-	_, err := p.dialTo(l, DialConfig{})
+	p := ucppair.New(t, set, ucp.Config{})
+	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	_, err := dialTo(p, l, ucp.DialConfig{})
 	require.ErrorIs(t, err, ucs.ErrRejected)
 	assert.ErrorContains(t, err, "spiffe://cluster/other")
 	assert.Empty(t, l.events)
@@ -72,9 +74,9 @@ func TestListen_TLSOfAnotherWorker(t *testing.T) {
 		bt := tlsets.Components(all.Config{TCP: withURI(t, a, listenerURI)})
 		return []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, dialerURI))}}, bt
 	}}
-	p := newPair(t, set, Config{WireupTimeout: time.Second})
-	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
-	_, err := p.dialTo(l, DialConfig{})
+	p := ucppair.New(t, set, ucp.Config{WireupTimeout: time.Second})
+	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	_, err := dialTo(p, l, ucp.DialConfig{})
 	require.Error(t, err)
 	for _, peer := range l.peers {
 		assert.False(t, peer.EP.Established())

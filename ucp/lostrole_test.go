@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -7,36 +7,40 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
 // ownLanes is a pair with one transport for messages only, and another one for all other operations.
-func ownLanes(t *testing.T, cfg Config) *pair {
+func ownLanes(t *testing.T, cfg ucp.Config) *ucppair.Pair {
 	t.Helper()
 	oneSided := faketp.LikeRC()
 	oneSided.Caps &^= uct.CapAM
-	p, _ := fakePair(t, cfg, oneSided, faketp.LikeUD())
-	p.both().warm()
-	p.checkMessages(&p.a, &p.b)
-	p.checkMessages(&p.b, &p.a)
-	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
-	require.Equal(t, "fud", p.a.ep.lane(wireup.AM).Iface.kind())
+	p, _ := ucppair.Fake(t, cfg, oneSided, faketp.LikeUD())
+	p.Both().Warm()
+	checkMessages(p, &p.A, &p.B)
+	checkMessages(p, &p.B, &p.A)
+	require.Equal(t, "frc", kindOf(p.A.EP.Lane(wireup.RMA).Iface))
+	require.Equal(t, "fud", kindOf(p.A.EP.Lane(wireup.AM).Iface))
 	return p
 }
 
 // checkMessages sends messages of all lengths from one end to the other.
-func (p *pair) checkMessages(from, to *end) {
-	p.t.Helper()
-	for i, n := range []int{8, 5000, memLen} {
+func checkMessages(p *ucppair.Pair, from, to *ucppair.End) {
+	p.T.Helper()
+	for i, n := range []int{8, 5000, tlsets.MemLen} {
 		buf := make([]byte, n)
-		recv, err := to.w.TagRecv(buf, uint64(i), exact, nil, nil)
-		require.NoError(p.t, err)
-		require.NoError(p.t, p.finish(from.ep.TagSend(uint64(i), pattern(n, i), nil)))
-		require.NoError(p.t, p.finish(recv, nil))
-		requireBytes(p.t, pattern(n, i), buf)
+		recv, err := to.W.TagRecv(buf, uint64(i), exact, nil, nil)
+		require.NoError(p.T, err)
+		require.NoError(p.T, p.Finish(from.EP.TagSend(uint64(i), testenv.Pattern(n, i), nil)))
+		require.NoError(p.T, p.Finish(recv, nil))
+		testenv.RequireBytes(p.T, testenv.Pattern(n, i), buf)
 	}
 }
 
@@ -53,14 +57,14 @@ func requireLost(t *testing.T, err error) {
 func TestLostRole_MessagesContinue(t *testing.T) {
 	for _, at := range []string{"here", "at the peer"} {
 		t.Run(at, func(t *testing.T) {
-			p := ownLanes(t, Config{})
+			p := ownLanes(t, ucp.Config{})
 			failed := false
-			p.a.ep.onError = func(*EP, error) { failed = true }
-			x := p.a.ep.lane(wireup.RMA).EP.(*faketp.EP)
+			p.A.EP.SetOnError(func(*ucp.EP, error) { failed = true })
+			x := p.A.EP.Lane(wireup.RMA).EP.(*faketp.EP)
 			x.Iface.Frozen = true
-			var reqs []*Request
+			var reqs []*ucp.Request
 			for range 2 * faketp.LikeRC().Depth { // some wait for resources
-				r, err := p.a.ep.Get(make([]byte, 32), p.a.key.Addr(), p.a.key, nil)
+				r, err := p.A.EP.Get(make([]byte, 32), p.A.Key.Addr(), p.A.Key, nil)
 				require.NoError(t, err)
 				reqs = append(reqs, r)
 			}
@@ -68,22 +72,22 @@ func TestLostRole_MessagesContinue(t *testing.T) {
 				x.Fail(ucs.StatusTimedOut)
 				x.Iface.Frozen = false
 			} else {
-				breakLane(p.b.ep, wireup.RMA, ucs.StatusTimedOut)
+				breakLane(p.B.EP, wireup.RMA, ucs.StatusTimedOut)
 			}
 			for _, r := range reqs {
-				requireLost(t, p.finish(r, nil))
+				requireLost(t, p.Finish(r, nil))
 			}
 			x.Iface.Frozen = false
-			_, err := p.a.ep.Put(make([]byte, 100), p.a.key.Addr(), p.a.key, nil)
+			_, err := p.A.EP.Put(make([]byte, 100), p.A.Key.Addr(), p.A.Key, nil)
 			requireLost(t, err)
-			requireLost(t, p.a.ep.AtomicPost(uct.AtomicAdd, 8, 1, p.a.key.Addr(), p.a.key))
-			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "the flush reports it")
-			require.NoError(t, p.flush(), "once")
-			require.NoError(t, p.a.ep.Fence())
-			p.checkMessages(&p.a, &p.b)
-			p.checkMessages(&p.b, &p.a)
-			assert.NoError(t, p.a.ep.Err())
-			assert.NoError(t, p.b.ep.Err())
+			requireLost(t, p.A.EP.AtomicPost(uct.AtomicAdd, 8, 1, p.A.Key.Addr(), p.A.Key))
+			require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut, "the flush reports it")
+			require.NoError(t, p.Flush(), "once")
+			require.NoError(t, p.A.EP.Fence())
+			checkMessages(p, &p.A, &p.B)
+			checkMessages(p, &p.B, &p.A)
+			assert.NoError(t, p.A.EP.Err())
+			assert.NoError(t, p.B.EP.Err())
 			assert.False(t, failed)
 		})
 	}
@@ -92,15 +96,15 @@ func TestLostRole_MessagesContinue(t *testing.T) {
 // TestLostRole_PeerNeedsTheLane: the side that had no lane of its own for the role loses the same roles as the other
 // side.
 func TestLostRole_PeerNeedsTheLane(t *testing.T) {
-	p := ownLanes(t, Config{})
-	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
-	p.until(func() bool { return p.b.ep.link.lanes.Use[wireup.RMA] == nil && p.b.ep.link.conn.Quiet() })
-	r, err := p.b.ep.Put(make([]byte, 100), p.b.key.Addr(), p.b.key, nil)
-	err = p.finish(r, err)
+	p := ownLanes(t, ucp.Config{})
+	breakLane(p.A.EP, wireup.RMA, ucs.StatusTimedOut)
+	p.Until(func() bool { return p.B.EP.Lanes().Use[wireup.RMA] == nil && p.B.EP.Handshake().Quiet() })
+	r, err := p.B.EP.Put(make([]byte, 100), p.B.Key.Addr(), p.B.Key, nil)
+	err = p.Finish(r, err)
 	require.ErrorIs(t, err, ucs.ErrTimedOut)
 	assert.NotErrorIs(t, err, ucs.ErrEPFailed)
-	p.checkMessages(&p.a, &p.b)
-	p.checkMessages(&p.b, &p.a)
+	checkMessages(p, &p.A, &p.B)
+	checkMessages(p, &p.B, &p.A)
 }
 
 // TestLostRole_DataOfAMessage: data that is in flight over the lane, or waits for it, is sent in fragments instead, and
@@ -109,25 +113,25 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 		for _, underWay := range []bool{true, false} {
 			t.Run(fmt.Sprint(scheme, " under way ", underWay), func(t *testing.T) {
-				p := ownLanes(t, Config{RndvScheme: scheme, RndvThresh: 1000})
-				mover := &p.b
+				p := ownLanes(t, ucp.Config{RndvScheme: scheme, RndvThresh: 1000})
+				mover := &p.B
 				if scheme == "put_zcopy" {
-					mover = &p.a
+					mover = &p.A
 				}
-				p.sendTagged(t, memLen, 4)
-				e := mover.ep.lane(wireup.RMA).EP.(*faketp.EP)
+				sendTagged(p, t, tlsets.MemLen, 4)
+				e := mover.EP.Lane(wireup.RMA).EP.(*faketp.EP)
 				e.Iface.Frozen, e.Iface.Stuck = underWay, !underWay
-				send, recv := p.startTagged(t, memLen, 5)
+				send, recv := startTagged(p, t, tlsets.MemLen, 5)
 				if underWay {
-					p.until(func() bool { return e.InFlight > 0 })
+					p.Until(func() bool { return e.InFlight > 0 })
 					e.Fail(ucs.StatusTimedOut)
 				} else {
-					p.until(e.Queue.Blocks)
+					p.Until(e.Queue.Blocks)
 					e.Fail(ucs.StatusRemoteAccess)
 				}
 				e.Iface.Frozen, e.Iface.Stuck = false, false
-				p.checkRepeated(t, mover, send, recv)
-				p.sendTagged(t, memLen, 6)
+				checkRepeated(p, t, mover, send, recv)
+				sendTagged(p, t, tlsets.MemLen, 6)
 			})
 		}
 	}
@@ -137,9 +141,9 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 func TestLostRole_NoOtherLane(t *testing.T) {
 	oneSided := faketp.LikeRC()
 	oneSided.Caps &^= uct.CapAM
-	p, _ := fakePair(t, Config{}, oneSided, faketp.LikeUD())
-	p.connect().warm()
-	breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
-	p.until(func() bool { return p.a.ep.Err() != nil })
-	require.ErrorIs(t, p.a.ep.Err(), ucs.ErrTimedOut)
+	p, _ := ucppair.Fake(t, ucp.Config{}, oneSided, faketp.LikeUD())
+	p.Connect().Warm()
+	breakLane(p.A.EP, wireup.RMA, ucs.StatusTimedOut)
+	p.Until(func() bool { return p.A.EP.Err() != nil })
+	require.ErrorIs(t, p.A.EP.Err(), ucs.ErrTimedOut)
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -8,48 +8,51 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
 func TestUnpack_Errors(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect()
-	good := p.b.mem.Pack()
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect()
+	good := p.B.Mem.Pack()
 	const header = 28 // bytes before the parts
 	noPart := bytes.Clone(good[:header])
 	noPart[3] = 0
 	badPart := append(bytes.Clone(good[:header]), 0, 3, 1, 2, 3)
 	for _, b := range [][]byte{nil, []byte("garbage"), good[:len(good)-1], noPart, badPart} {
-		_, err := p.a.ep.Unpack(b)
+		_, err := p.A.EP.Unpack(b)
 		assert.ErrorIs(t, err, ucs.ErrInvalidRKey)
 	}
-	k, err := p.a.ep.Unpack(good)
+	k, err := p.A.EP.Unpack(good)
 	require.NoError(t, err)
 	k.Close()
 	k.Close()
-	_, err = p.a.ep.Put([]byte{1}, p.b.mem.Addr(), k, nil)
+	_, err = p.A.EP.Put([]byte{1}, p.B.Mem.Addr(), k, nil)
 	assert.ErrorIs(t, err, ucs.ErrInvalidRKey, "a closed key")
 }
 
 func TestMem_Errors(t *testing.T) {
-	p, f := fakePair(t, Config{}, faketp.LikeSM())
-	_, err := p.a.ctx.MemMap(nil)
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	_, err := p.A.Ctx.MemMap(nil)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
-	_, err = p.a.ctx.MemAlloc(0)
+	_, err = p.A.Ctx.MemAlloc(0)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	f.NoReg = true
-	_, err = p.a.ctx.MemMap(make([]byte, 8))
+	_, err = p.A.Ctx.MemMap(make([]byte, 8))
 	assert.ErrorIs(t, err, ucs.ErrUnsupported)
 }
 
 // TestMemClose_InUse: memory that a peer accesses while it closes stays registered until the access has ended. No new
 // access can begin.
 func TestMemClose_InUse(t *testing.T) {
-	p, f := fakePair(t, Config{}, faketp.LikeSM())
-	ctx := p.a.ctx
-	before := ctx.memory.Len()
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	ctx := p.A.Ctx
+	before := ctx.Memory().Len()
 	m, err := ctx.MemMap(make([]byte, 64))
 	require.NoError(t, err)
 	f.Inside = []int{42}
@@ -57,27 +60,27 @@ func TestMemClose_InUse(t *testing.T) {
 		var inUse *ucs.InUseError
 		require.ErrorAs(t, m.Close(), &inUse)
 		assert.Equal(t, []int{42}, inUse.PIDs)
-		assert.Equal(t, before+1, ctx.memory.Len())
-		_, st := ctx.memory.Execute(&wire.Request{Op: uct.AtomicAdd, Size: 8, Region: regionOf(t, m), Addr: m.Addr()})
+		assert.Equal(t, before+1, ctx.Memory().Len())
+		_, st := ctx.Memory().Execute(&wire.Request{Op: uct.AtomicAdd, Size: 8, Region: regionOf(t, m), Addr: m.Addr()})
 		assert.Equal(t, ucs.StatusRemoteAccess, st)
 	}
 	f.Inside = nil
 	for range 2 {
 		require.NoError(t, m.Close())
-		assert.Equal(t, before, ctx.memory.Len())
+		assert.Equal(t, before, ctx.Memory().Len())
 	}
 }
 
 // regionOf returns the id by which peers address memory.
-func regionOf(t *testing.T, m *Mem) uint64 {
+func regionOf(t *testing.T, m *ucp.Mem) uint64 {
 	k, err := wire.UnpackKey(m.Pack())
 	require.NoError(t, err)
 	return k.Region
 }
 
 func TestRegions_Execute(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeSM())
-	ctx, m := p.b.ctx, p.b.mem
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	ctx, m := p.B.Ctx, p.B.Mem
 	ro, err := ctx.MemAllocAccess(64, uct.AccessLocalWrite|uct.AccessRemoteWrite)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, ro.Close()) }()
@@ -88,11 +91,11 @@ func TestRegions_Execute(t *testing.T) {
 		want ucs.Status
 	}{
 		{"good", func(a *wire.Request) {}, ucs.StatusOK},
-		{"last word", func(a *wire.Request) { a.Addr = m.Addr() + memLen - 8 }, ucs.StatusOK},
+		{"last word", func(a *wire.Request) { a.Addr = m.Addr() + tlsets.MemLen - 8 }, ucs.StatusOK},
 		{"no such region", func(a *wire.Request) { a.Region++ }, ucs.StatusRemoteAccess},
 		{"without the right", func(a *wire.Request) { a.Region, a.Addr = regionOf(t, ro), ro.Addr() }, ucs.StatusRemoteAccess},
 		{"before", func(a *wire.Request) { a.Addr = m.Addr() - 8 }, ucs.StatusRemoteAccess},
-		{"past the end", func(a *wire.Request) { a.Addr = m.Addr() + memLen }, ucs.StatusRemoteAccess},
+		{"past the end", func(a *wire.Request) { a.Addr = m.Addr() + tlsets.MemLen }, ucs.StatusRemoteAccess},
 		{"far past the end", func(a *wire.Request) { a.Addr = ^uint64(7) }, ucs.StatusRemoteAccess},
 		{"unaligned", func(a *wire.Request) { a.Addr++ }, ucs.StatusRemoteInvalid},
 		{"a wrong size", func(a *wire.Request) { a.Size = 2 }, ucs.StatusRemoteInvalid},
@@ -100,9 +103,9 @@ func TestRegions_Execute(t *testing.T) {
 	} {
 		a := good
 		tc.edit(&a)
-		_, st := ctx.memory.Execute(&a)
+		_, st := ctx.Memory().Execute(&a)
 		assert.Equal(t, tc.want, st, tc.name)
 	}
-	old, _ := ctx.memory.Execute(&good)
+	old, _ := ctx.Memory().Execute(&good)
 	assert.Equal(t, uint64(5), old, "only the valid one took effect")
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"slices"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -49,11 +51,11 @@ var talkSizes = []int{0, 1, 8, 33, 248, 249, 1000, 2033, 5000, 8177, 20000}
 
 // talk is a pair on which histories are executed.
 type talk struct {
-	p *pair
+	p *ucppair.Pair
 	// messagesOnly omits operations on memory.
 	messagesOnly bool
-	from, to     *EP // the EPs of the stream
-	out, in      *Mem
+	from, to     *ucp.EP // the EPs of the stream
+	out, in      *ucp.Mem
 	got          []activeArrival
 	began        uint64 // offset of the stream at the beginning of the history
 
@@ -77,15 +79,15 @@ type sentMessage struct {
 	tag    uint64
 	header []byte
 	data   []byte
-	req    *Request
+	req    *ucp.Request
 }
 
 // tagReceive is a receive of a tagged message.
 type tagReceive struct {
 	tag, mask uint64
 	buf       []byte
-	info      TagInfo
-	req       *Request
+	info      ucp.TagInfo
+	req       *ucp.Request
 	err       error
 }
 
@@ -93,15 +95,15 @@ type tagReceive struct {
 type activeArrival struct {
 	id           uint16
 	header, data []byte
-	req          *Request       // receives the data
-	kept         *ActiveMessage // not received yet
+	req          *ucp.Request       // receives the data
+	kept         *ucp.ActiveMessage // not received yet
 }
 
 // reading is a receive of the stream.
 type reading struct {
 	buf []byte
 	n   int
-	req *Request
+	req *ucp.Request
 }
 
 // Ids of active messages, by the behavior of their handlers.
@@ -112,22 +114,22 @@ const (
 )
 
 func newTalk(t *testing.T, set tlsets.Set, scheme string) *talk {
-	cfg := Config{RndvScheme: scheme}
+	cfg := ucp.Config{RndvScheme: scheme}
 	if scheme != tlsets.RndvSchemes[0] {
 		cfg.RndvThresh = talkRndv
 	}
-	p := newPair(t, set, cfg)
+	p := ucppair.New(t, set, cfg)
 	x := &talk{p: p, messagesOnly: set.MessagesOnly}
-	x.from, x.to = p.streamed()
-	x.out, x.in = p.a.memOf(t, talkLimit), p.b.memOf(t, talkLimit)
+	x.from, x.to = openStream(p)
+	x.out, x.in = memOf(&p.A, t, talkLimit), memOf(&p.B, t, talkLimit)
 	for id := uint16(talkCopied); id <= talkFetched; id++ {
-		p.b.w.OnActive(id, x.onActive)
+		p.B.W.OnActive(id, x.onActive)
 	}
 	return x
 }
 
 // onActive is the handler of active messages.
-func (x *talk) onActive(m *ActiveMessage) {
+func (x *talk) onActive(m *ucp.ActiveMessage) {
 	h := activeArrival{id: m.ID, header: slices.Clone(m.Header)}
 	switch m.ID {
 	case talkKept:
@@ -139,23 +141,23 @@ func (x *talk) onActive(m *ActiveMessage) {
 }
 
 // receive receives the data of an active message, in registered memory if some is left.
-func (x *talk) receive(h *activeArrival, m *ActiveMessage) {
-	var p *OpParams
+func (x *talk) receive(h *activeArrival, m *ucp.ActiveMessage) {
+	var p *ucp.OpParams
 	h.data, p = x.room(x.in, m.Length, m.ID == talkFetched)
 	var err error
 	h.req, err = m.Recv(h.data, p)
-	assert.NoError(x.p.t, err)
+	assert.NoError(x.p.T, err)
 }
 
 // room returns n bytes, of mem if registered is set and some are left.
-func (x *talk) room(mem *Mem, n int, registered bool) ([]byte, *OpParams) {
+func (x *talk) room(mem *ucp.Mem, n int, registered bool) ([]byte, *ucp.OpParams) {
 	if !registered || n > talkLimit-x.used {
 		return make([]byte, n), nil
 	}
 	x.used += n
 	b := mem.Bytes()[x.used-n : x.used : x.used]
 	clear(b)
-	return b, &OpParams{Mem: mem}
+	return b, &ucp.OpParams{Mem: mem}
 }
 
 // play executes a history and checks the results.
@@ -163,12 +165,12 @@ func (x *talk) play(rt *rapid.T) {
 	x.rt, x.load, x.used = rt, 0, 0
 	x.tags, x.receives, x.active, x.stream, x.reads, x.sends, x.got = nil, nil, nil, nil, nil, nil, nil
 	x.ref, x.player = reference{}, &player{p: x.p}
-	x.began = x.to.streamed()
-	clear(x.p.b.mem.Bytes()[:histLen])
+	x.began = bytesStreamed(x.to)
+	clear(x.p.B.Mem.Bytes()[:histLen])
 	for range rapid.IntRange(1, 30).Draw(rt, "length") {
 		talkActs[rapid.IntRange(0, len(talkActs)-1).Draw(rt, "act")](x)
-		x.progress(&x.p.a)
-		x.progress(&x.p.b)
+		x.progress(&x.p.A)
+		x.progress(&x.p.B)
 	}
 	x.checkTags()
 	x.checkActive()
@@ -177,14 +179,14 @@ func (x *talk) play(rt *rapid.T) {
 	x.checkRest()
 }
 
-func (x *talk) progress(e *end) {
+func (x *talk) progress(e *ucppair.End) {
 	for range rapid.IntRange(0, 3).Draw(x.rt, "progress") {
-		e.w.Progress()
+		e.W.Progress()
 	}
 }
 
-// streamed returns the number of bytes of the stream that have arrived.
-func (e *EP) streamed() uint64 { return e.msgs.stream.came }
+// bytesStreamed returns the number of bytes of the stream that have arrived.
+func bytesStreamed(e *ucp.EP) uint64 { return e.Messages().Stream().Came() }
 
 // talkActs are the actions of a history.
 var talkActs = []func(x *talk){
@@ -195,19 +197,19 @@ var talkActs = []func(x *talk){
 }
 
 // message draws the data of a message.
-func (x *talk) message() (data []byte, p *OpParams) {
+func (x *talk) message() (data []byte, p *ucp.OpParams) {
 	n := rapid.SampledFrom(talkSizes).Draw(x.rt, "n")
 	if x.load+n > talkLimit {
 		n = 1
 	}
 	x.load += n
 	data, p = x.room(x.out, n, rapid.Bool().Draw(x.rt, "registered"))
-	copy(data, pattern(n, rapid.IntRange(0, 255).Draw(x.rt, "seed")))
+	copy(data, testenv.Pattern(n, rapid.IntRange(0, 255).Draw(x.rt, "seed")))
 	return data, p
 }
 
 // sent records a message and its request.
-func (x *talk) sent(s *sentMessage, r *Request, err error) *sentMessage {
+func (x *talk) sent(s *sentMessage, r *ucp.Request, err error) *sentMessage {
 	require.NoError(x.rt, err)
 	if s.req = r; r != nil {
 		x.sends = append(x.sends, s)
@@ -233,10 +235,10 @@ func (x *talk) tagSend() {
 	x.tags = append(x.tags, x.sent(s, r, err))
 }
 
-func (x *talk) newTagReceive(tag, mask uint64) (*tagReceive, *OpParams) {
+func (x *talk) newTagReceive(tag, mask uint64) (*tagReceive, *ucp.OpParams) {
 	n := rapid.SampledFrom(talkSizes).Draw(x.rt, "room")
 	h := &tagReceive{tag: tag, mask: mask}
-	var p *OpParams
+	var p *ucp.OpParams
 	h.buf, p = x.room(x.in, n, rapid.Bool().Draw(x.rt, "registered"))
 	x.receives = append(x.receives, h)
 	return h, p
@@ -244,25 +246,25 @@ func (x *talk) newTagReceive(tag, mask uint64) (*tagReceive, *OpParams) {
 
 func (x *talk) tagRecv() {
 	h, p := x.newTagReceive(x.tag())
-	h.req, h.err = x.p.b.w.TagRecv(h.buf, h.tag, h.mask, &h.info, p)
+	h.req, h.err = x.p.B.W.TagRecv(h.buf, h.tag, h.mask, &h.info, p)
 }
 
 // tagProbe probes for a message, and receives it if there is one.
 func (x *talk) tagProbe() {
 	tag, mask := x.tag()
 	remove := rapid.Bool().Draw(x.rt, "remove")
-	m, info, ok := x.p.b.w.TagProbe(tag, mask, remove)
+	m, info, ok := x.p.B.W.TagProbe(tag, mask, remove)
 	if !ok {
 		return
 	}
 	h, p := x.newTagReceive(tag, mask)
 	if remove {
 		require.Equal(x.rt, info, m.Info())
-		x.progress(&x.p.a)
-		x.progress(&x.p.b)
+		x.progress(&x.p.A)
+		x.progress(&x.p.B)
 		h.req, h.err = m.Recv(h.buf, &h.info, p)
 	} else {
-		h.req, h.err = x.p.b.w.TagRecv(h.buf, tag, mask, &h.info, p)
+		h.req, h.err = x.p.B.W.TagRecv(h.buf, tag, mask, &h.info, p)
 	}
 	if h.req == nil {
 		require.Equal(x.rt, info, h.info)
@@ -276,7 +278,7 @@ func (x *talk) tagCancel() {
 	}
 	i := rapid.IntRange(0, len(x.receives)-1).Draw(x.rt, "which")
 	if h := x.receives[i]; h.req != nil && h.req.Cancel() {
-		require.ErrorIs(x.rt, h.req.take(), ucs.ErrCanceled)
+		require.ErrorIs(x.rt, h.req.Take(), ucs.ErrCanceled)
 		x.receives = slices.Delete(x.receives, i, i+1)
 	}
 }
@@ -288,11 +290,11 @@ func (x *talk) sendCancel() {
 	}
 	s := x.sends[len(x.sends)-1]
 	isIt := func(other *sentMessage) bool { return other == s }
-	if s.req.waitsForReceive() { // other tests have canceled sends of announced messages
+	if s.req.WaitsForReceive() { // other tests have canceled sends of announced messages
 		return
 	}
 	if (slices.Contains(x.tags, s) || slices.Contains(x.active, s)) && s.req.Cancel() {
-		require.ErrorIs(x.rt, s.req.take(), ucs.ErrCanceled)
+		require.ErrorIs(x.rt, s.req.Take(), ucs.ErrCanceled)
 		x.sends = x.sends[:len(x.sends)-1]
 		x.tags, x.active = slices.DeleteFunc(x.tags, isIt), slices.DeleteFunc(x.active, isIt)
 	}
@@ -300,7 +302,7 @@ func (x *talk) sendCancel() {
 
 func (x *talk) activeSend() {
 	id := uint16(rapid.IntRange(talkCopied, talkFetched).Draw(x.rt, "id"))
-	header := pattern(rapid.SampledFrom([]int{0, 0, 7, 300}).Draw(x.rt, "header"), x.load)
+	header := testenv.Pattern(rapid.SampledFrom([]int{0, 0, 7, 300}).Draw(x.rt, "header"), x.load)
 	data, p := x.message()
 	s := &sentMessage{id: id, header: slices.Clone(header), data: slices.Clone(data)}
 	r, err := x.from.SendActive(id, header, data, p)
@@ -369,15 +371,15 @@ func (x *talk) checkTags() {
 	}
 	for _, s := range rest {
 		h := &tagReceive{buf: make([]byte, len(s.data))}
-		h.req, h.err = x.p.b.w.TagRecv(h.buf, 0, 0, &h.info, nil)
+		h.req, h.err = x.p.B.W.TagRecv(h.buf, 0, 0, &h.info, nil)
 		h.check(x, s)
 	}
-	require.Zero(x.rt, x.p.b.w.tag.table.Unexpected())
+	require.Zero(x.rt, x.p.B.W.Tags().Unexpected())
 }
 
 // check waits for a receive and checks that it has received that message.
 func (h *tagReceive) check(x *talk, s *sentMessage) {
-	err := x.p.finish(h.req, h.err)
+	err := x.p.Finish(h.req, h.err)
 	n := min(len(h.buf), len(s.data))
 	if n < len(s.data) {
 		require.ErrorIs(x.rt, err, ucs.ErrTruncated)
@@ -387,13 +389,13 @@ func (h *tagReceive) check(x *talk, s *sentMessage) {
 	require.Equal(x.rt, s.tag, h.info.Tag)
 	require.Equal(x.rt, len(s.data), h.info.Length)
 	require.Same(x.rt, x.to, h.info.From)
-	requireBytes(x.p.t, s.data[:n], h.buf[:n])
-	requireZero(x.p.t, h.buf[n:], "behind the message")
+	testenv.RequireBytes(x.p.T, s.data[:n], h.buf[:n])
+	testenv.RequireZero(x.p.T, h.buf[n:], "behind the message")
 }
 
 // checkActive compares the active messages that have arrived with those that were sent.
 func (x *talk) checkActive() {
-	x.p.until(func() bool { return len(x.got) >= len(x.active) })
+	x.p.Until(func() bool { return len(x.got) >= len(x.active) })
 	require.Len(x.rt, x.got, len(x.active))
 	for i, s := range x.active {
 		h := &x.got[i]
@@ -401,16 +403,16 @@ func (x *talk) checkActive() {
 			x.receive(h, h.kept)
 			h.kept.Release()
 		}
-		require.NoError(x.rt, x.p.finish(h.req, nil))
+		require.NoError(x.rt, x.p.Finish(h.req, nil))
 		require.Equal(x.rt, s.id, h.id)
-		requireBytes(x.p.t, s.header, h.header)
-		requireBytes(x.p.t, s.data, h.data)
+		testenv.RequireBytes(x.p.T, s.header, h.header)
+		testenv.RequireBytes(x.p.T, s.data, h.data)
 	}
 }
 
 // checkStream compares the bytes that have arrived with those that were sent.
 func (x *talk) checkStream() {
-	x.p.until(func() bool { return x.to.streamed()-x.began == uint64(len(x.stream)) })
+	x.p.Until(func() bool { return bytesStreamed(x.to)-x.began == uint64(len(x.stream)) })
 	var got []byte
 	for _, r := range x.reads {
 		if r.req != nil {
@@ -419,33 +421,33 @@ func (x *talk) checkStream() {
 		}
 		got = append(got, r.buf[:r.n]...)
 	}
-	got = append(got, x.p.read(x.to, len(x.stream)-len(got))...)
-	requireBytes(x.p.t, x.stream, got)
+	got = append(got, readStream(x.p, x.to, len(x.stream)-len(got))...)
+	testenv.RequireBytes(x.p.T, x.stream, got)
 	require.Nil(x.rt, x.to.StreamData())
 }
 
 // checkMemory compares the memory of b, and the bytes that were read from it, with the model.
 func (x *talk) checkMemory() {
-	require.NoError(x.rt, x.p.flush())
+	require.NoError(x.rt, x.p.Flush())
 	for _, r := range x.player.reqs {
-		require.NoError(x.rt, x.p.finish(r, nil))
+		require.NoError(x.rt, x.p.Finish(r, nil))
 	}
 	for _, check := range x.player.results {
 		check(x.rt)
 	}
-	requireBytes(x.p.t, x.ref.mem[:], x.p.b.mem.Bytes()[:histLen])
+	testenv.RequireBytes(x.p.T, x.ref.mem[:], x.p.B.Mem.Bytes()[:histLen])
 }
 
 // checkRest checks that no requests, charges and parts of messages remain after everything was received.
 func (x *talk) checkRest() {
 	for _, s := range x.sends {
-		require.NoError(x.rt, x.p.finish(s.req, nil))
+		require.NoError(x.rt, x.p.Finish(s.req, nil))
 	}
-	out, in := x.from.msgs, x.to.msgs
-	x.p.until(func() bool { in.UpdateDue(); return out.Credit+in.Due == in.Size })
+	out, in := x.from.Messages(), x.to.Messages()
+	x.p.Until(func() bool { in.UpdateDue(); return out.Credit+in.Due == in.Size })
 	require.Zero(x.rt, in.Held)
-	require.Nil(x.rt, in.inbound)
-	x.p.until(func() bool { return inUse(x.p.a.w) == 0 && inUse(x.p.b.w) == 0 })
-	require.Zero(x.rt, x.p.a.w.pool.remote.Len())
-	require.Zero(x.rt, x.p.b.w.pool.remote.Len())
+	require.Nil(x.rt, in.Inbound())
+	x.p.Until(func() bool { return ucp.RequestsInUse(x.p.A.W) == 0 && ucp.RequestsInUse(x.p.B.W) == 0 })
+	require.Zero(x.rt, x.p.A.W.RemoteRequests().Len())
+	require.Zero(x.rt, x.p.B.W.RemoteRequests().Len())
 }

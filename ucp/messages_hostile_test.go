@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -20,18 +23,18 @@ import (
 // the caller would get its buffer back while it is read.
 func TestMessages_ForgedAtomicReply(t *testing.T) {
 	x := newVictim(t)
-	p, w := x.p, x.p.a.w
-	p.b.w.OnActive(keptID, func(m *ActiveMessage) { m.Keep() })
+	p, w := x.p, x.p.A.W
+	p.B.W.OnActive(keptID, func(m *ucp.ActiveMessage) { m.Keep() })
 	r, err := x.bad.SendActive(keptID, nil, make([]byte, 100_000), nil)
 	require.NoError(t, err)
-	p.until(func() bool { return r.remote != 0 && r.awaits() })
+	p.Until(func() bool { return r.RemoteID() != 0 && r.Awaits() })
 	x.handle(hostileMsg{wire.AMRTR, namesEP | namesRequest, (&wire.RTR{Length: 100_000, Recv: 9}).Append(nil)})
-	require.Equal(t, placeDelegated, r.place())
-	bad := w.stats.badMessages.Load()
+	require.True(t, r.Delegated())
+	bad := w.BadMessages().Load()
 	x.handle(hostileMsg{wire.AMAnswer, namesEP | namesRequest, make([]byte, wire.AnswerLen)})
-	require.Equal(t, bad+1, w.stats.badMessages.Load())
+	require.Equal(t, bad+1, w.BadMessages().Load())
 	require.False(t, r.Done())
-	require.NoError(t, p.finish(r, nil))
+	require.NoError(t, p.Finish(r, nil))
 }
 
 // floods are messages that a peer sends again and again, beyond its credit.
@@ -46,10 +49,10 @@ var floods = map[string]func(i int) hostileMsg{
 		return hostileMsg{wire.AMTagFirst, namesEP, (&wire.Part{Value: 3000, ID: uint64(i)}).Append(hostileHead(9))}
 	},
 	"a long tag": func(int) hostileMsg {
-		return hostileMsg{wire.AMTagFirst, namesEP, (&wire.Part{Value: maxEager, ID: 1}).Append(hostileHead(9))}
+		return hostileMsg{wire.AMTagFirst, namesEP, (&wire.Part{Value: ucp.MaxEager, ID: 1}).Append(hostileHead(9))}
 	},
 	"kept": func(int) hostileMsg {
-		return hostileMsg{wire.AMActive, namesEP, append(hostileHead(activeWord(keptID, nil)), make([]byte, 1000)...)}
+		return hostileMsg{wire.AMActive, namesEP, append(hostileHead(ucp.ActiveWord(keptID, nil)), make([]byte, 1000)...)}
 	},
 	"first fragments": func(i int) hostileMsg {
 		return hostileMsg{wire.AMActiveFirst, namesEP, (&wire.Part{Value: 3000, ID: uint64(i)}).Append(hostileHead(keptID))}
@@ -71,11 +74,11 @@ func TestMessages_NoCredit(t *testing.T) {
 	for name, next := range floods {
 		t.Run(name, func(t *testing.T) {
 			x := newVictim(t)
-			w := x.p.a.w
-			var kept []*ActiveMessage
-			w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
+			w := x.p.A.W
+			var kept []*ucp.ActiveMessage
+			w.OnActive(keptID, func(m *ucp.ActiveMessage) { kept = append(kept, m.Keep()) })
 			for i := 0; x.bad.Err() == nil; i++ {
-				require.LessOrEqual(t, i, (victimWindow+window.MaxReserve)/messageCharge, "the limit is not enforced")
+				require.LessOrEqual(t, i, (victimWindow+window.MaxReserve)/window.MessageCharge, "the limit is not enforced")
 				x.handle(next(i))
 			}
 			require.ErrorIs(t, x.bad.Err(), ucs.ErrRemoteInvalid)
@@ -85,8 +88,8 @@ func TestMessages_NoCredit(t *testing.T) {
 			for _, m := range kept {
 				m.Release()
 			}
-			for m := range w.tag.table.Messages() {
-				assert.Nil(t, m.Owner.in, "the rest was dropped")
+			for m := range w.Tags().Messages() {
+				assert.False(t, m.Owner.Incomplete(), "the rest was dropped")
 			}
 			x.allEnd()
 		})
@@ -96,46 +99,46 @@ func TestMessages_NoCredit(t *testing.T) {
 // TestMessages_Flood: a peer whose messages are not received waits when it has no more credit. Another peer has as much
 // credit as before.
 func TestMessages_Flood(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.grown()
-		other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		growWindow(p)
+		other, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
 		const size = 1000
-		var waiting []*Request
-		for p.a.ep.msgs.Credit >= charge(size) || len(waiting) < 100 {
-			r, err := p.a.ep.TagSend(1, pattern(size, 1), nil)
+		var waiting []*ucp.Request
+		for p.A.EP.Messages().Credit >= window.Charge(size) || len(waiting) < 100 {
+			r, err := p.A.EP.TagSend(1, testenv.Pattern(size, 1), nil)
 			require.NoError(t, err)
 			if r != nil {
 				waiting = append(waiting, r)
 			}
-			p.step()
+			p.Step()
 		}
 		for i := range 300 {
-			data, buf := pattern(size, i), make([]byte, size)
+			data, buf := testenv.Pattern(size, i), make([]byte, size)
 			r, err := other.TagSend(2, data, nil)
 			require.NoError(t, err)
-			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 2, exact, nil, nil)))
-			require.NoError(t, p.finish(r, nil))
-			requireBytes(t, data, buf)
+			require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 2, exact, nil, nil)))
+			require.NoError(t, p.Finish(r, nil))
+			testenv.RequireBytes(t, data, buf)
 		}
-		require.LessOrEqual(t, p.unreceived(), 2*(defaultEagerWindow+2*window.MaxReserve))
+		require.LessOrEqual(t, unreceivedBytes(p), 2*(ucp.DefaultEagerWindow+2*window.MaxReserve))
 		require.False(t, waiting[len(waiting)-1].Done())
 		for _, r := range waiting {
 			buf := make([]byte, size)
 			for !r.Done() {
-				require.NoError(t, p.finish(p.b.w.TagRecv(buf, 1, exact, nil, nil)))
-				requireBytes(t, pattern(size, 1), buf)
-				p.step()
+				require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 1, exact, nil, nil)))
+				testenv.RequireBytes(t, testenv.Pattern(size, 1), buf)
+				p.Step()
 			}
-			require.NoError(t, r.take())
+			require.NoError(t, r.Take())
 		}
 	})
 }
 
-// unreceived returns the memory that b uses for unreceived messages, in bytes.
-func (p *pair) unreceived() (n int) {
-	for m := range p.b.w.tag.table.Messages() {
-		n += cap(m.Owner.buf)
+// unreceivedBytes returns the memory that b uses for unreceived messages, in bytes.
+func unreceivedBytes(p *ucppair.Pair) (n int) {
+	for m := range p.B.W.Tags().Messages() {
+		n += m.Owner.BufferLen()
 	}
 	return n
 }
@@ -144,8 +147,8 @@ func (p *pair) unreceived() (n int) {
 // data as it arrives, and fails with the peer.
 func TestMessages_HugeAnnouncement(t *testing.T) {
 	x := newVictim(t)
-	w, to := x.p.a.w, &drain{t: t, most: 500}
-	r, err := w.TagRecvData(To(to), 9, exact, nil, nil)
+	w, to := x.p.A.W, &drain{t: t, most: 500}
+	r, err := w.TagRecvData(ucp.To(to), 9, exact, nil, nil)
 	require.NoError(t, err)
 	x.track(r, err)
 	var before, after runtime.MemStats
@@ -158,8 +161,8 @@ func TestMessages_HugeAnnouncement(t *testing.T) {
 	}
 	require.Len(t, to.data, 400, "it rejects more")
 	require.False(t, r.Done())
-	x.bad.fail(ucs.StatusConnReset, ucs.ErrConnReset, nil)
-	x.p.until(r.Done)
+	x.bad.Fail(ucs.StatusConnReset, ucs.ErrConnReset, nil)
+	x.p.Until(r.Done)
 	require.Equal(t, 1, to.finished)
 	require.ErrorIs(t, to.err, ucs.ErrTruncated)
 	x.othersWork()
@@ -169,14 +172,14 @@ func TestMessages_HugeAnnouncement(t *testing.T) {
 // TestMessages_LongKeys: keys of unreceived announcements count for the limit of a peer.
 func TestMessages_LongKeys(t *testing.T) {
 	x := newVictim(t)
-	w := x.p.a.w
+	w := x.p.A.W
 	key, most := make([]byte, 1900), 0
 	for i := 0; x.bad.Err() == nil; i++ {
 		rts := &wire.RTS{ID: uint64(i + 1), Length: 1 << 20, Key: key}
 		x.handle(hostileMsg{wire.AMTagRTS, namesEP, rts.Append(hostileHead(9))})
 		kept := 0
-		for m := range w.tag.table.Messages() {
-			kept += cap(m.Owner.buf)
+		for m := range w.Tags().Messages() {
+			kept += m.Owner.BufferLen()
 		}
 		most = max(most, kept)
 	}
@@ -187,30 +190,30 @@ func TestMessages_LongKeys(t *testing.T) {
 // TestMessages_LaterVersion: an active message that this version does not know fails the connection of its id on both
 // sides, and the error says why.
 func TestMessages_LaterVersion(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("one worker")
 		}
-		p.both()
-		a, b := p.a.ep, p.b.ep
-		for _, x := range []*EP{a, b} {
-			require.NoError(t, p.finish(x.TagSend(1, nil, nil)))
+		p.Both()
+		a, b := p.A.EP, p.B.EP
+		for _, x := range []*ucp.EP{a, b} {
+			require.NoError(t, p.Finish(x.TagSend(1, nil, nil)))
 		}
-		p.idle()
+		idle(p)
 		for _, short := range []bool{true, false} {
-			msg := packer(binary.LittleEndian.AppendUint64(nil, a.link.conn.RemoteEP()))
+			msg := packer(binary.LittleEndian.AppendUint64(nil, a.Handshake().RemoteEP()))
 			if short {
 				msg = msg[:wire.NameLen-1]
 			}
-			bad := p.b.w.stats.badMessages.Load()
-			_, err := a.lane(wireup.AM).AM.AMBcopy(uct.MaxAMID, msg)
+			bad := p.B.W.BadMessages().Load()
+			_, err := a.Lane(wireup.AM).AM.AMBcopy(uct.MaxAMID, msg)
 			require.NoError(t, err)
-			p.until(func() bool { return p.b.w.stats.badMessages.Load() > bad })
+			p.Until(func() bool { return p.B.W.BadMessages().Load() > bad })
 			require.Equal(t, short, b.Err() == nil)
 		}
 		require.ErrorIs(t, b.Err(), ucs.ErrUnsupported)
 		require.ErrorContains(t, b.Err(), "active message 31, of a later version")
-		p.until(func() bool { return a.Err() != nil })
+		p.Until(func() bool { return a.Err() != nil })
 		if strings.HasSuffix(t.Name(), "/tcp") { // otherwise the lane may fail before the reason arrives
 			require.ErrorContains(t, a.Err(), "failed at the peer, unsupported operation")
 		}

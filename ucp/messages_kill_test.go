@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -47,21 +49,21 @@ type survivor struct {
 	t      *testing.T
 	tls    string
 	rng    *rand.Rand
-	w      *Worker
-	mem    *Mem
+	w      *ucp.Worker
+	mem    *ucp.Mem
 	asked  int
-	active []*Request // in progress, of EPs
-	tags   []*Request // receives
-	count  int        // of a stream receive
+	active []*ucp.Request // in progress, of EPs
+	tags   []*ucp.Request // receives
+	count  int            // of a stream receive
 
 	well, cut int
 }
 
 func newSurvivor(t *testing.T, tls string) *survivor {
-	ctx, err := openContext(tls)
+	ctx, err := ucppair.OpenContext(tls)
 	require.NoError(t, err)
 	x := &survivor{t: t, tls: tls, rng: rand.New(rand.NewPCG(3, 4))}
-	x.w, err = ctx.NewWorker(WorkerConfig{})
+	x.w, err = ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	x.mem, err = ctx.MemAlloc(chatMost)
 	require.NoError(t, err)
@@ -71,26 +73,26 @@ func newSurvivor(t *testing.T, tls string) *survivor {
 }
 
 // track records a request that must complete.
-func (x *survivor) track(r *Request, err error) {
+func (x *survivor) track(r *ucp.Request, err error) {
 	if err == nil && r != nil {
 		x.active = append(x.active, r)
 	}
 }
 
 // question receives a message and replies, unless too many operations are in progress.
-func (x *survivor) question(m *ActiveMessage) {
+func (x *survivor) question(m *ucp.ActiveMessage) {
 	x.asked++
 	if len(x.active) > chatSlots {
 		return
 	}
-	halves := func(b []byte) Data { return Buffers([][]byte{b[:len(b)/2], b[len(b)/2:]}) }
+	halves := func(b []byte) ucp.Data { return ucp.Buffers([][]byte{b[:len(b)/2], b[len(b)/2:]}) }
 	if x.asked%2 == 0 {
-		x.track(m.Recv(x.mem.Bytes()[:m.Length], &OpParams{Mem: x.mem}))
+		x.track(m.Recv(x.mem.Bytes()[:m.Length], &ucp.OpParams{Mem: x.mem}))
 	} else {
 		x.track(m.RecvData(halves(x.mem.Bytes()[:m.Length]), nil))
 	}
 	answer := x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]]
-	x.track(m.From.SendActive(chatAnswer, nil, answer, &OpParams{Mem: x.mem}))
+	x.track(m.From.SendActive(chatAnswer, nil, answer, &ucp.OpParams{Mem: x.mem}))
 	x.track(m.From.TagSendSync(7, answer, nil))
 	x.track(m.From.StreamSend(answer, nil))
 	x.track(m.From.StreamSendData(halves(answer), nil))
@@ -111,13 +113,13 @@ func (x *survivor) step() {
 }
 
 // ended removes completed requests from the list.
-func (x *survivor) ended(list []*Request) (rest []*Request) {
+func (x *survivor) ended(list []*ucp.Request) (rest []*ucp.Request) {
 	for _, r := range list {
 		if !r.Done() {
 			rest = append(rest, r)
 			continue
 		}
-		switch err := r.take(); {
+		switch err := r.Take(); {
 		case err == nil, errors.Is(err, ucs.ErrTruncated):
 			x.well++
 		default:
@@ -130,12 +132,12 @@ func (x *survivor) ended(list []*Request) (rest []*Request) {
 
 // round connects a peer, kills it, and checks what is left.
 func (x *survivor) round(t *testing.T) {
-	c := roles.New(t, "chat", x.tls, remoteMem{x.w.Address(), nil})
+	c := roles.New(t, "chat", x.tls, ucppair.Remote{Addr: x.w.Address(), Key: nil})
 	defer c.Kill(t)
 	until := x.asked + 1 + x.rng.IntN(200)
 	x.until(func() bool {
 		for len(x.tags) < chatSlots {
-			r, err := x.w.TagRecv(x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]], 0, 0, nil, &OpParams{Mem: x.mem})
+			r, err := x.w.TagRecv(x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]], 0, 0, nil, &ucp.OpParams{Mem: x.mem})
 			if r == nil {
 				require.True(t, err == nil || errors.Is(err, ucs.ErrTruncated), "%v", err)
 				break
@@ -145,7 +147,7 @@ func (x *survivor) round(t *testing.T) {
 		return x.asked >= until
 	})
 	c.Kill(t)
-	x.until(func() bool { return len(x.active) == 0 && x.w.eps.Len() == 0 })
+	x.until(func() bool { return len(x.active) == 0 && x.w.EPs().Len() == 0 })
 	for _, r := range x.tags {
 		require.True(t, r.Cancel(), "a receive of which a part had arrived")
 		r.Release()
@@ -155,7 +157,7 @@ func (x *survivor) round(t *testing.T) {
 }
 
 func (x *survivor) until(ok func() bool) {
-	testenv.ProgressWithin(x.t, patience, func() bool {
+	testenv.ProgressWithin(x.t, testenv.Watchdog, func() bool {
 		x.step()
 		return ok()
 	})
@@ -172,24 +174,24 @@ func (x *survivor) nothingLeft(t *testing.T) {
 		x.step()
 	}
 	require.Len(t, x.mem.Bytes(), bytes.Count(x.mem.Bytes(), []byte{tlsets.ClosedByte}), "written late")
-	require.Zero(t, x.w.messages.granted)
-	require.Zero(t, inUse(x.w))
-	require.Zero(t, x.w.pool.remote.Len())
-	require.Zero(t, x.w.tag.table.Unexpected())
+	require.Zero(t, x.w.GrantedCredit())
+	require.Zero(t, ucp.RequestsInUse(x.w))
+	require.Zero(t, x.w.RemoteRequests().Len())
+	require.Zero(t, x.w.Tags().Unexpected())
 }
 
 // chatRole sends messages of all classes to a survivor, and receives its messages. Its arguments are transports and the
 // address.
 func chatRole(c *roles.Side) error {
-	ctx, err := openContext(c.Args[0])
+	ctx, err := ucppair.OpenContext(c.Args[0])
 	if err != nil {
 		return err
 	}
-	to, err := parseRemote(c.Args[1])
+	to, err := ucppair.ParseRemote(c.Args[1])
 	if err != nil {
 		return err
 	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func chatRole(c *roles.Side) error {
 	if err != nil {
 		return err
 	}
-	ep, err := w.NewEP(to.addr, EPConfig{})
+	ep, err := w.NewEP(to.Addr, ucp.EPConfig{})
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,7 @@ func chatRole(c *roles.Side) error {
 		os.Exit(0) // the parent has ended
 	}()
 	x := &chatter{w: w, ep: ep, mem: mem, rng: rand.New(rand.NewPCG(uint64(os.Getpid()), 1))}
-	w.OnActive(chatAnswer, func(m *ActiveMessage) { x.track(m.Recv(x.into(m.Length))) })
+	w.OnActive(chatAnswer, func(m *ucp.ActiveMessage) { x.track(m.Recv(x.into(m.Length))) })
 	for ep.Err() == nil {
 		x.turn()
 	}
@@ -216,33 +218,33 @@ func chatRole(c *roles.Side) error {
 
 // chatter is the peer of a survivor.
 type chatter struct {
-	w     *Worker
-	ep    *EP
-	mem   *Mem // messages are sent from the first half, and received into the second
+	w     *ucp.Worker
+	ep    *ucp.EP
+	mem   *ucp.Mem // messages are sent from the first half, and received into the second
 	rng   *rand.Rand
-	sends []*Request // and receives of active messages
-	recvs []*Request // of tags; some questions get no reply
+	sends []*ucp.Request // and receives of active messages
+	recvs []*ucp.Request // of tags; some questions get no reply
 }
 
 // into returns a buffer for a message of n bytes.
-func (x *chatter) into(n int) ([]byte, *OpParams) {
+func (x *chatter) into(n int) ([]byte, *ucp.OpParams) {
 	if x.rng.IntN(2) == 0 {
 		return make([]byte, n), nil
 	}
-	return x.mem.Bytes()[chatMost:][:n], &OpParams{Mem: x.mem}
+	return x.mem.Bytes()[chatMost:][:n], &ucp.OpParams{Mem: x.mem}
 }
 
-func (x *chatter) track(r *Request, _ error) {
+func (x *chatter) track(r *ucp.Request, _ error) {
 	if r != nil {
 		x.sends = append(x.sends, r)
 	}
 }
 
 // ended removes completed requests from the list.
-func (x *chatter) ended(list []*Request) (rest []*Request) {
+func (x *chatter) ended(list []*ucp.Request) (rest []*ucp.Request) {
 	for _, r := range list {
 		if r.Done() {
-			_ = r.take()
+			_ = r.Take()
 		} else {
 			rest = append(rest, r)
 		}
@@ -270,9 +272,9 @@ func (x *chatter) turn() {
 
 func (x *chatter) send() {
 	data := x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]]
-	var p *OpParams
+	var p *ucp.OpParams
 	if x.rng.IntN(2) == 0 {
-		p = &OpParams{Mem: x.mem}
+		p = &ucp.OpParams{Mem: x.mem}
 	}
 	switch x.rng.IntN(4) {
 	case 0, 1:

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -7,24 +7,27 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // migration is a pair whose b listens and migrates dialers to a second worker of its context.
 type migration struct {
-	*pair
+	*ucppair.Pair
 	first, second *watched
-	w             *Worker // of second
-	migrated      int     // dialers
-	stopped       bool    // w makes no progress
+	w             *ucp.Worker // of second
+	migrated      int         // dialers
+	stopped       bool        // w makes no progress
 }
 
 // newMigration makes b's listener accept a dialer that sends "first" and migrate the others.
-func newMigration(t *testing.T, network, address string, second ListenConfig) *migration {
+func newMigration(t *testing.T, network, address string, second ucp.ListenConfig) *migration {
 	t.Helper()
-	h := &migration{pair: newPair(t, tlsets.Real("sm+tcp", "sm", "tcp"), Config{})}
-	h.first = h.b.listen(t, network, address, ListenConfig{Private: []byte("first"), Accept: func(r *ConnRequest) bool {
+	h := &migration{Pair: ucppair.New(t, tlsets.Real("sm+tcp", "sm", "tcp"), ucp.Config{})}
+	h.first = listen(&h.B, t, network, address, ucp.ListenConfig{Private: []byte("first"), Accept: func(r *ucp.ConnRequest) bool {
 		if string(r.Private) != "first" {
 			assert.NoError(t, r.Migrate(h.second.Listener))
 			h.migrated++
@@ -32,7 +35,7 @@ func newMigration(t *testing.T, network, address string, second ListenConfig) *m
 		return string(r.Private) == "first"
 	}})
 	var err error
-	h.w, err = h.b.ctx.NewWorker(WorkerConfig{})
+	h.w, err = h.B.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.w.Close()) })
 	second.Private = []byte("second")
@@ -44,8 +47,8 @@ func newMigration(t *testing.T, network, address string, second ListenConfig) *m
 
 // until is pair.until with progress of the second worker.
 func (h *migration) until(ok func() bool) {
-	h.t.Helper()
-	h.pair.until(func() bool {
+	h.T.Helper()
+	h.Pair.Until(func() bool {
 		if !h.stopped {
 			h.w.Progress()
 		}
@@ -54,8 +57,8 @@ func (h *migration) until(ok func() bool) {
 }
 
 // dial dials with a, and calls step before each poll.
-func (h *migration) dial(private string, step func()) (*Peer, error) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+func (h *migration) dial(private string, step func()) (*ucp.Peer, error) {
+	ctx, cancel := context.WithTimeout(h.T.Context(), testenv.Watchdog)
 	defer cancel()
 	within := func(ctx context.Context, done func() bool) error {
 		h.until(func() bool {
@@ -68,7 +71,7 @@ func (h *migration) dial(private string, step func()) (*Peer, error) {
 		return ctx.Err()
 	}
 	l := h.first.Listener
-	return h.a.w.dial(ctx, l.Addr().Network(), l.Addr().String(), &DialConfig{Private: []byte(private)}, within)
+	return h.A.W.DialWith(ctx, l.Addr().Network(), l.Addr().String(), &ucp.DialConfig{Private: []byte(private)}, within)
 }
 
 // TestMigrate: each dialer connects to the worker that the first listener has chosen, sends to that worker, and
@@ -77,7 +80,7 @@ func TestMigrate(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			accepts := 0
-			h := newMigration(t, n.network, n.address(t), ListenConfig{Accept: func(r *ConnRequest) bool {
+			h := newMigration(t, n.network, n.address(t), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
 				accepts++
 				assert.Equal(t, n.network, r.From.Network)
 				return string(r.Private) != "unwanted"
@@ -89,10 +92,10 @@ func TestMigrate(t *testing.T) {
 				buf := make([]byte, 5)
 				r, err := h.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
 				if to == "first" {
-					r, err = h.b.w.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
+					r, err = h.B.W.TagRecv(buf, uint64(i), ^uint64(0), nil, nil)
 				}
 				require.NoError(t, err)
-				require.NoError(t, h.finish(p.EP.TagSend(uint64(i), []byte("hello"), nil)))
+				require.NoError(t, h.Finish(p.EP.TagSend(uint64(i), []byte("hello"), nil)))
 				h.until(r.Done)
 				r.Release()
 				assert.Equal(t, "hello", string(buf))
@@ -104,20 +107,20 @@ func TestMigrate(t *testing.T) {
 			assert.Equal(t, []string{"connected 0", "connected 1", "connected 2"}, h.second.events)
 
 			require.NoError(t, h.first.Close())
-			require.NoError(t, h.finish(h.second.peers[0].EP.Flush()), "connected peers are not affected")
+			require.NoError(t, h.Finish(h.second.peers[0].EP.Flush()), "connected peers are not affected")
 		})
 	}
 }
 
 // TestMigrate_Errors: calls that return an error, after which the result of Accept counts.
 func TestMigrate_Errors(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
-	other := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
+	other := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
 	var l *watched
-	var second *Listener
-	var kept *ConnRequest
+	var second *ucp.Listener
+	var kept *ucp.ConnRequest
 	accepts := 0
-	l = p.b.listen(t, "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
+	l = listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
 		accepts++
 		assert.ErrorIs(t, r.Migrate(nil), ucs.ErrInvalidParam)
 		assert.ErrorIs(t, r.Migrate(l.Listener), ucs.ErrInvalidParam, "itself")
@@ -126,31 +129,31 @@ func TestMigrate_Errors(t *testing.T) {
 		kept = r
 		return true
 	}})
-	w, err := p.b.ctx.NewWorker(WorkerConfig{})
+	w, err := p.B.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
-	_, err = w.ListenWith(nil, ListenConfig{})
+	_, err = w.ListenWith(nil, ucp.ListenConfig{})
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
-	_, err = p.b.w.ListenWith(l.Listener, ListenConfig{})
+	_, err = p.B.W.ListenWith(l.Listener, ucp.ListenConfig{})
 	require.ErrorIs(t, err, ucs.ErrInvalidParam, "the worker itself")
-	_, err = p.a.w.ListenWith(l.Listener, ListenConfig{})
+	_, err = p.A.W.ListenWith(l.Listener, ucp.ListenConfig{})
 	require.ErrorIs(t, err, ucs.ErrInvalidParam, "another context")
-	_, err = w.ListenWith(l.Listener, ListenConfig{Private: make([]byte, MaxPrivate+1)})
+	_, err = w.ListenWith(l.Listener, ucp.ListenConfig{Private: make([]byte, ucp.MaxPrivate+1)})
 	require.ErrorIs(t, err, ucs.ErrTooLong)
 
-	second, err = w.ListenWith(l.Listener, ListenConfig{})
+	second, err = w.ListenWith(l.Listener, ucp.ListenConfig{})
 	require.NoError(t, err)
 	assert.Equal(t, l.Addr(), second.Addr())
 	require.NoError(t, second.Close())
 	require.NoError(t, second.Close(), "second call")
-	_, err = p.dialTo(l, DialConfig{})
+	_, err = dialTo(p, l, ucp.DialConfig{})
 	require.NoError(t, err)
 	assert.Equal(t, 1, accepts)
 	assert.ErrorIs(t, kept.Migrate(second), ucs.ErrInvalidParam, "Accept has returned")
 	require.NoError(t, l.Close())
-	_, err = w.ListenWith(l.Listener, ListenConfig{})
+	_, err = w.ListenWith(l.Listener, ucp.ListenConfig{})
 	require.ErrorIs(t, err, ucs.ErrClosed, "the other listener")
 	require.NoError(t, w.Close())
-	_, err = w.ListenWith(other.Listener, ListenConfig{})
+	_, err = w.ListenWith(other.Listener, ucp.ListenConfig{})
 	require.ErrorIs(t, err, ucs.ErrClosed, "the worker")
 }
 
@@ -163,7 +166,7 @@ func TestMigrate_Closes(t *testing.T) {
 		"the second worker":   func(h *migration) error { return h.w.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newMigration(t, "unix", abstractName(), ListenConfig{Accept: func(*ConnRequest) bool {
+			h := newMigration(t, "unix", abstractName(), ucp.ListenConfig{Accept: func(*ucp.ConnRequest) bool {
 				assert.Fail(t, "the dialer is gone")
 				return false
 			}})
@@ -180,40 +183,40 @@ func TestMigrate_Closes(t *testing.T) {
 				h.w.Progress()
 			}
 			assert.Empty(t, h.second.events)
-			assert.Zero(t, h.w.eps.Len())
+			assert.Zero(t, h.w.EPs().Len())
 		})
 	}
 }
 
 // TestMigrate_Goroutines: each worker has a goroutine of its own, and dialers connect at the same time.
 func TestMigrate_Goroutines(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
-	w, err := p.b.ctx.NewWorker(WorkerConfig{})
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
+	w, err := p.B.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })
 	const dialers = 8
-	var first, second *Listener
+	var first, second *ucp.Listener
 	accepts, connected := 0, 0
-	first, err = p.b.w.Listen(t.Context(), "unix", abstractName(), ListenConfig{Accept: func(r *ConnRequest) bool {
+	first, err = p.B.W.Listen(t.Context(), "unix", abstractName(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
 		if accepts++; accepts%2 == 0 {
 			assert.NoError(t, r.Migrate(second))
 		}
 		return true
 	}})
 	require.NoError(t, err)
-	second, err = w.ListenWith(first, ListenConfig{OnPeer: func(*Peer) { connected++ }})
+	second, err = w.ListenWith(first, ucp.ListenConfig{OnPeer: func(*ucp.Peer) { connected++ }})
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	for _, w := range []*Worker{p.b.w, w} {
+	for _, w := range []*ucp.Worker{p.B.W, w} {
 		go func() { ended <- w.Serve(ctx) }()
 	}
-	shared := p.a.w.Share()
+	shared := p.A.W.Share()
 	errs := make(chan error, dialers)
 	for range dialers {
 		go func() {
-			_, err := shared.Dial(ctx, "unix", first.Addr().String(), DialConfig{})
+			_, err := shared.Dial(ctx, "unix", first.Addr().String(), ucp.DialConfig{})
 			errs <- err
 		}()
 	}

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"math/rand/v2"
@@ -15,6 +15,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -141,24 +143,24 @@ func faultyUD(testing.TB) func() []uct.Component {
 // in order.
 func TestMixtures_FaultsHappen(t *testing.T) {
 	sets := mixtures()
-	p := newPair(t, sets[len(sets)-1], Config{}).connect()
+	p := ucppair.New(t, sets[len(sets)-1], ucp.Config{}).Connect()
 	const messages, length = 100, 1000
 	for k := range messages {
-		r, err := p.a.ep.TagSend(1, pattern(length, k), nil)
+		r, err := p.A.EP.TagSend(1, testenv.Pattern(length, k), nil)
 		require.NoError(t, err)
 		if r != nil {
 			r.Release()
 		}
-		p.a.w.Progress()
+		p.A.W.Progress()
 	}
 	for k := range messages {
 		buf := make([]byte, length)
-		r, err := p.b.w.TagRecv(buf, 1, exact, nil, nil)
-		require.NoError(t, p.finish(r, err))
-		requireBytes(t, pattern(length, k), buf)
+		r, err := p.B.W.TagRecv(buf, 1, exact, nil, nil)
+		require.NoError(t, p.Finish(r, err))
+		testenv.RequireBytes(t, testenv.Pattern(length, k), buf)
 	}
 	resent := uint64(0)
-	for name, n := range counters(p.a.w) {
+	for name, n := range counters(p.A.W) {
 		if strings.HasSuffix(name, ".resends") {
 			resent += n
 		}
@@ -183,12 +185,12 @@ var wordModel = porcupine.Model{
 
 // fetcher is one of several clients that change a word at the same time.
 type fetcher struct {
-	ep     *EP
-	key    *RKey
+	ep     *ucp.EP
+	key    *ucp.RKey
 	raddr  uint64
 	in     fetched
 	result *uint64
-	req    *Request
+	req    *ucp.Request
 	busy   bool
 	called int64
 }
@@ -211,7 +213,7 @@ func (x *fetcher) end(t *testing.T) bool {
 		return false
 	}
 	if x.busy = false; x.req != nil {
-		require.NoError(t, x.req.take())
+		require.NoError(t, x.req.Take())
 		x.req = nil
 	}
 	return true
@@ -222,15 +224,15 @@ func (x *fetcher) end(t *testing.T) bool {
 func TestAtomics_Linearizable(t *testing.T) {
 	for _, set := range memorySets() {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{}).connect()
-			clear(p.b.mem.Bytes()[:8])
-			self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
+			p := ucppair.New(t, set, ucp.Config{}).Connect()
+			clear(p.B.Mem.Bytes()[:8])
+			self, err := p.B.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 			require.NoError(t, err)
-			key, err := self.Unpack(p.b.mem.Pack())
+			key, err := self.Unpack(p.B.Mem.Pack())
 			require.NoError(t, err)
 			t.Cleanup(key.Close)
-			raddr := p.b.mem.Addr()
-			all := []*fetcher{{ep: p.a.ep, key: p.a.key, raddr: raddr}, {ep: p.a.ep, key: p.a.key, raddr: raddr},
+			raddr := p.B.Mem.Addr()
+			all := []*fetcher{{ep: p.A.EP, key: p.A.Key, raddr: raddr}, {ep: p.A.EP, key: p.A.Key, raddr: raddr},
 				{ep: self, key: key, raddr: raddr}, {ep: self, key: key, raddr: raddr}}
 			history := fetchTogether(t, p, all)
 			assert.True(t, porcupine.CheckOperations(wordModel, history), "no order explains the old values")
@@ -241,12 +243,12 @@ func TestAtomics_Linearizable(t *testing.T) {
 }
 
 // fetchTogether makes all fetchers do operations, and returns the history.
-func fetchTogether(t *testing.T, p *pair, all []*fetcher) (history []porcupine.Operation) {
+func fetchTogether(t *testing.T, p *ucppair.Pair, all []*fetcher) (history []porcupine.Operation) {
 	const each = 12
 	rng := rand.New(rand.NewPCG(1, 2))
 	ops := []uct.AtomicOp{uct.AtomicAdd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap, uct.AtomicCSwap}
 	now, started := int64(0), 0
-	p.until(func() bool {
+	p.Until(func() bool {
 		for i, x := range all {
 			if now++; x.end(t) {
 				history = append(history, porcupine.Operation{ClientId: i, Input: x.in, Call: x.called, Output: *x.result, Return: now})

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/tcp"
 )
@@ -88,10 +90,10 @@ func kernelAddr(t testing.TB, text string) netip.Addr {
 	return ip.Unmap()
 }
 
-// devices returns the tcp devices that a worker has open.
-func (x *end) devices() (names []string) {
-	for i := range x.w.net.addr.Resources {
-		if r := &x.w.net.addr.Resources[i]; r.Transport == "tcp" {
+// devicesOf returns the tcp devices that a worker has open.
+func devicesOf(x *ucppair.End) (names []string) {
+	for i := range x.W.AddressInfo().Resources {
+		if r := &x.W.AddressInfo().Resources[i]; r.Transport == "tcp" {
 			names = append(names, r.Device)
 		}
 	}
@@ -102,31 +104,31 @@ func (x *end) devices() (names []string) {
 // they open none. Existing EPs continue.
 func TestNetwork_Listen(t *testing.T) {
 	device, ip := netAddr(t)
-	p := newPair(t, tlsets.Real("tcp"), Config{TLS: config.Allow("tcp")}).connect().warm()
-	loop := p.b.listen(t, "tcp", ":0", ListenConfig{})
-	_, err := p.dialTo(loop, DialConfig{})
+	p := ucppair.New(t, tlsets.Real("tcp"), ucp.Config{TLS: config.Allow("tcp")}).Connect().Warm()
+	loop := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	_, err := dialTo(p, loop, ucp.DialConfig{})
 	require.NoError(t, err)
 	require.Empty(t, ownListeners(t))
-	assert.Equal(t, []string{"lo"}, p.a.devices())
-	assert.Equal(t, []string{"lo"}, p.b.devices())
+	assert.Equal(t, []string{"lo"}, devicesOf(&p.A))
+	assert.Equal(t, []string{"lo"}, devicesOf(&p.B))
 
-	before := p.b.w.Address()
-	l := p.b.listen(t, "tcp", ip+":0", ListenConfig{})
-	assert.NotEqual(t, before, p.b.w.Address())
+	before := p.B.W.Address()
+	l := listen(&p.B, t, "tcp", ip+":0", ucp.ListenConfig{})
+	assert.NotEqual(t, before, p.B.W.Address())
 	for range 2 {
-		_, err := p.dialTo(l, DialConfig{})
+		_, err := dialTo(p, l, ucp.DialConfig{})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"lo", device}, p.a.devices())
-		assert.Equal(t, []string{"lo", device}, p.b.devices())
-		require.NoError(t, p.finish(p.a.ep.Put([]byte("old"), p.a.key.Addr(), p.a.key, nil)))
+		assert.Equal(t, []string{"lo", device}, devicesOf(&p.A))
+		assert.Equal(t, []string{"lo", device}, devicesOf(&p.B))
+		require.NoError(t, p.Finish(p.A.EP.Put([]byte("old"), p.A.Key.Addr(), p.A.Key, nil)))
 	}
-	require.NoError(t, p.flush())
-	assert.Equal(t, "old", string(p.b.mem.Bytes()[:3]))
+	require.NoError(t, p.Flush())
+	assert.Equal(t, "old", string(p.B.Mem.Bytes()[:3]))
 	own := addrsOf(t, device)
 	for _, at := range ownListeners(t) {
 		assert.Contains(t, own, at)
 	}
-	assert.Contains(t, transportsText(p.a.w.transportInfos()), "tcp/"+device)
+	assert.Contains(t, p.A.W.TransportsText(), "tcp/"+device)
 }
 
 // TestNetwork_TwoHosts: a process in another network namespace dials without configuration, and puts.
@@ -136,15 +138,15 @@ func TestNetwork_TwoHosts(t *testing.T) {
 		if address == "" {
 			address = cable.NearAddr.String()
 		}
-		p := newPair(t, tlsets.Real("tcp"), Config{TLS: config.Allow("tcp")})
-		l := p.b.listen(t, "tcp", address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+		p := ucppair.New(t, tlsets.Real("tcp"), ucp.Config{TLS: config.Allow("tcp")})
+		l := listen(&p.B, t, "tcp", address+":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 		at := netip.AddrPortFrom(cable.NearAddr, uint16(l.Addr().(*net.TCPAddr).Port))
 		c := roles.StartIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")
-		require.Equal(t, []string{"connected"}, p.lines(c, 1))
-		assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
+		require.Equal(t, []string{"connected"}, linesOf(p, c, 1))
+		assert.Equal(t, "far", string(p.B.Mem.Bytes()[:3]))
 		assert.Equal(t, cable.FarAddr, l.peers[0].From.Addr.Addr())
-		assert.Contains(t, p.b.devices(), cable.Near)
-		p.see(l, c, 0, "close")
+		assert.Contains(t, devicesOf(&p.B), cable.Near)
+		seePeer(p, l, c, 0, "close")
 	}
 }
 
@@ -152,21 +154,21 @@ func TestNetwork_TwoHosts(t *testing.T) {
 func TestNetwork_Excluded(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		cfg  Config
+		cfg  ucp.Config
 		tcp  tcp.Config
 		text string
 	}{
-		{"GUCX_NET_DEVICES", Config{NetDevices: config.Allow("lo")}, tcp.Config{}, "NET_DEVICES=lo excludes "},
-		{"GUCX_TCP_DEVICES", Config{}, tcp.Config{Devices: []string{"lo"}}, "GUCX_TCP_DEVICES names other devices"},
+		{"GUCX_NET_DEVICES", ucp.Config{NetDevices: config.Allow("lo")}, tcp.Config{}, "NET_DEVICES=lo excludes "},
+		{"GUCX_TCP_DEVICES", ucp.Config{}, tcp.Config{Devices: []string{"lo"}}, "GUCX_TCP_DEVICES names other devices"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cable := testenv.NewCable(t)
 			tc.cfg.TLS = config.Allow("tcp")
-			p := newPair(t, tcpOf(tc.tcp, tc.tcp), tc.cfg)
-			l := p.b.listen(t, "tcp", cable.NearAddr.String()+":0", ListenConfig{})
-			assert.Equal(t, []string{"lo"}, p.b.devices())
+			p := ucppair.New(t, tcpOf(tc.tcp, tc.tcp), tc.cfg)
+			l := listen(&p.B, t, "tcp", cable.NearAddr.String()+":0", ucp.ListenConfig{})
+			assert.Equal(t, []string{"lo"}, devicesOf(&p.B))
 			c := roles.StartIn(t, cable.NS, "refused", "tcp", l.Addr())
-			said := p.lines(c, 1)
+			said := linesOf(p, c, 1)
 			require.Len(t, said, 1)
 			assert.Contains(t, said[0], tc.text)
 			c.End(t)
@@ -176,15 +178,15 @@ func TestNetwork_Excluded(t *testing.T) {
 
 // refusedRole prints the result of Dial. Its arguments are transports and the address.
 func refusedRole(c *roles.Side) error {
-	ctx, err := openContext(c.Args[0])
+	ctx, err := ucppair.OpenContext(c.Args[0])
 	if err != nil {
 		return err
 	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return err
 	}
-	_, err = w.Dial(context.Background(), "tcp", c.Args[1], DialConfig{})
+	_, err = w.Dial(context.Background(), "tcp", c.Args[1], ucp.DialConfig{})
 	c.Printf("%v", err)
 	return errors.Join(w.Close(), ctx.Close())
 }

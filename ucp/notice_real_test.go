@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -15,13 +17,13 @@ func TestNotice_RealTransports(t *testing.T) {
 		set := tlsets.Real(tls, tls)
 		t.Run(tls, func(t *testing.T) {
 			reasonArrives(t, ucs.StatusRemoteInvalid, func(t *testing.T) error {
-				p := newPair(t, set, Config{})
-				p.both().warm()
-				p.idle()
-				p.b.failEP(t)
-				p.until(func() bool { return p.a.ep.Err() != nil })
-				err := p.a.ep.Err()
-				require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+				p := ucppair.New(t, set, ucp.Config{})
+				p.Both().Warm()
+				idle(p)
+				failEP(&p.B, t)
+				p.Until(func() bool { return p.A.EP.Err() != nil })
+				err := p.A.EP.Err()
+				require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 				return err
 			})
 		})

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,34 +6,37 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
 
 // failedByPeer is a pair over frc whose second end has failed the connection. The reason is in the receive queue of fud at
 // the first end, which is not polled.
-func failedByPeer(t *testing.T) *pair {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.both().warm()
-	p.idle()
-	p.b.failEP(t)
-	aux := p.a.w.ifaces[1].Iface.Iface.(*faketp.Iface)
+func failedByPeer(t *testing.T) *ucppair.Pair {
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Both().Warm()
+	idle(p)
+	failEP(&p.B, t)
+	aux := p.A.W.Ifaces()[1].Iface.Iface.(*faketp.Iface)
 	require.Equal(t, "fud", aux.Kind.Name)
 	require.Empty(t, aux.Received)
 	for len(aux.Received) == 0 {
-		p.b.w.Progress()
+		p.B.W.Progress()
 	}
 	return p
 }
 
 // failEP fails the connection as for a peer that violates the protocol.
-func (x *end) failEP(t *testing.T) {
+func failEP(x *ucppair.End, t *testing.T) {
 	t.Helper()
-	e := x.peerEP(t)
-	for i := range e.link.lanes.All {
-		if x := &e.link.lanes.All[i]; x.Active {
-			e.fail(ucs.StatusRemoteInvalid, ucs.ErrRemoteInvalid, x.Iface)
+	e := peerEP(x, t)
+	for i := range e.Lanes().All {
+		if x := &e.Lanes().All[i]; x.Active {
+			e.Fail(ucs.StatusRemoteInvalid, ucs.ErrRemoteInvalid, x.Iface)
 			return
 		}
 	}
@@ -41,7 +44,7 @@ func (x *end) failEP(t *testing.T) {
 }
 
 // requirePeerReason checks that the EP has failed with the reason of the peer.
-func (x *end) requirePeerReason(t *testing.T, err error) {
+func requirePeerReason(x *ucppair.End, t *testing.T, err error) {
 	t.Helper()
 	assert.ErrorIs(t, err, ucs.ErrConnReset)
 	assert.ErrorContains(t, err, "failed at the peer, "+ucs.StatusRemoteInvalid.String())
@@ -52,12 +55,12 @@ func (x *end) requirePeerReason(t *testing.T, err error) {
 func TestNotice_LaneReportsFirst(t *testing.T) {
 	p := failedByPeer(t)
 	var reported error
-	p.a.ep.onError = func(_ *EP, err error) { reported = err }
-	breakLane(p.a.ep, wireup.RMA, ucs.StatusPeerClosed)
-	p.a.w.Progress()
-	p.a.requirePeerReason(t, p.a.ep.Err())
-	assert.Equal(t, p.a.ep.Err(), reported)
-	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	p.A.EP.SetOnError(func(_ *ucp.EP, err error) { reported = err })
+	breakLane(p.A.EP, wireup.RMA, ucs.StatusPeerClosed)
+	p.A.W.Progress()
+	requirePeerReason(&p.A, t, p.A.EP.Err())
+	assert.Equal(t, p.A.EP.Err(), reported)
+	require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 }
 
 // TestNotice_OperationsEndFirst: an operation fails with the lane before the worker polls, and another one is rejected.
@@ -66,24 +69,26 @@ func TestNotice_OperationsEndFirst(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		p := failedByPeer(t)
 		var reported error
-		p.a.ep.onError = func(_ *EP, err error) { reported = err }
-		put := func() (*Request, error) { return p.a.ep.Put(pattern(5000, 1), p.a.key.Addr(), p.a.key, nil) }
+		p.A.EP.SetOnError(func(_ *ucp.EP, err error) { reported = err })
+		put := func() (*ucp.Request, error) {
+			return p.A.EP.Put(testenv.Pattern(5000, 1), p.A.Key.Addr(), p.A.Key, nil)
+		}
 		r, err := put()
 		require.NoError(t, err)
-		it := breakLane(p.a.ep, wireup.RMA, ucs.StatusPeerClosed)
+		it := breakLane(p.A.EP, wireup.RMA, ucs.StatusPeerClosed)
 		if refused {
 			_, err := put()
 			require.ErrorIs(t, err, ucs.ErrEPFailed)
 		} else {
 			it.Progress()
 			require.True(t, r.Done())
-			require.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
+			require.ErrorIs(t, p.A.EP.Err(), ucs.ErrEPFailed)
 		}
 		assert.NoError(t, reported)
-		p.a.w.Progress()
-		p.a.requirePeerReason(t, p.a.ep.Err())
-		assert.Equal(t, p.a.ep.Err(), reported)
-		require.Error(t, p.finish(r, nil))
-		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		p.A.W.Progress()
+		requirePeerReason(&p.A, t, p.A.EP.Err())
+		assert.Equal(t, p.A.EP.Err(), reported)
+		require.Error(t, p.Finish(r, nil))
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 	}
 }

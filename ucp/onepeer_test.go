@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -9,14 +9,15 @@ import (
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
-	"github.com/gucx/gucx/ucs"
 )
 
 // granted returns the credit of a peer beyond firstWindow of each EP, in bytes.
-func granted(w *Worker, uuid uint64) int64 {
-	n, _ := w.names.Granted(uuid)
+func granted(w *ucp.Worker, uuid uint64) int64 {
+	n, _ := w.Names().Granted(uuid)
 	return n
 }
 
@@ -24,84 +25,84 @@ func granted(w *Worker, uuid uint64) int64 {
 // gets the same window as without the first one, and closed EPs return their part.
 func TestWindow_OnePeer(t *testing.T) {
 	const extra = 48 << 10 // growth of a window
-	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: 4 * extra})
-	w, uuid := p.b.w, p.a.w.net.addr.UUID()
-	send := func(from *Worker) *EP {
-		ep, err := from.NewEP(w.Address(), EPConfig{})
+	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{EagerWindow: ucp.FirstWindow + extra, EagerBudget: 4 * extra})
+	w, uuid := p.B.W, p.A.W.AddressInfo().UUID()
+	send := func(from *ucp.Worker) *ucp.EP {
+		ep, err := from.NewEP(w.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
 		in, err := w.TagRecv(nil, 1, exact, nil, nil)
 		require.NoError(t, err)
 		out, err := ep.TagSendSync(1, nil, nil)
 		require.NoError(t, err)
-		p.until(func() bool { from.Progress(); return in.Done() && out.Done() })
-		require.NoError(t, in.take())
-		require.NoError(t, out.take())
+		p.Until(func() bool { from.Progress(); return in.Done() && out.Done() })
+		require.NoError(t, in.Take())
+		require.NoError(t, out.Take())
 		return ep
 	}
-	var eps []*EP
+	var eps []*ucp.EP
 	for i := range 6 {
-		eps = append(eps, send(p.a.w))
+		eps = append(eps, send(p.A.W))
 		require.EqualValues(t, min(i+1, 2)*extra, granted(w, uuid))
 	}
-	c := p.third(p.a.ctx)
+	c := thirdWorker(p, p.A.Ctx)
 	send(c)
-	require.EqualValues(t, extra, granted(w, c.net.addr.UUID()))
-	require.EqualValues(t, 3*extra, w.messages.granted)
+	require.EqualValues(t, extra, granted(w, c.AddressInfo().UUID()))
+	require.EqualValues(t, 3*extra, w.GrantedCredit())
 	for _, ep := range eps {
-		require.NoError(t, p.finish(ep.Close(CloseFlush)))
+		require.NoError(t, p.Finish(ep.Close(ucp.CloseFlush)))
 	}
-	p.until(func() bool { return granted(w, uuid) == 0 })
-	require.EqualValues(t, extra, w.messages.granted)
+	p.Until(func() bool { return granted(w, uuid) == 0 })
+	require.EqualValues(t, extra, w.GrantedCredit())
 }
 
 // windowFills are messages that use as much memory for each byte of a window as possible.
 var windowFills = []struct {
 	name string
-	send func(w *Worker, e *EP, n int) bool // sends the nth message; false: it uses more than room
+	send func(w *ucp.Worker, e *ucp.EP, n int) bool // sends the nth message; false: it uses more than room
 }{
-	{"announcements with keys", func(w *Worker, e *EP, n int) bool {
-		key := make([]byte, maxKeptKey)
-		if e.msgs.Size == leastWindow {
-			key = key[:maxSmallKey]
+	{"announcements with keys", func(w *ucp.Worker, e *ucp.EP, n int) bool {
+		key := make([]byte, ucp.MaxKeptKey)
+		if e.Messages().Size == window.Least {
+			key = key[:ucp.MaxSmallKey]
 		}
 		return fits(e, 0, func(h []byte) {
 			rts := wire.RTS{ID: uint64(n + 1), Length: 1 << 20, Key: key}
-			w.handleTagRTS(rts.Append(h), nil)
+			w.Handler(wire.AMTagRTS)(rts.Append(h), nil)
 		})
 	}},
-	{"messages slightly longer than a buffer", func(w *Worker, e *EP, _ int) bool {
+	{"messages slightly longer than a buffer", func(w *ucp.Worker, e *ucp.EP, _ int) bool {
 		for _, size := range []int{8<<10 + 1, 2049, 1025, 513, 0} {
-			if fits(e, size, func(h []byte) { w.handleTag(append(h, make([]byte, size)...)) }) {
+			if fits(e, size, func(h []byte) { w.Handler(wire.AMTag)(append(h, make([]byte, size)...), nil) }) {
 				return true
 			}
 		}
 		return false
 	}},
-	{"short messages", func(w *Worker, e *EP, _ int) bool {
-		return fits(e, 65, func(h []byte) { w.handleTag(append(h, make([]byte, 65)...)) })
+	{"short messages", func(w *ucp.Worker, e *ucp.EP, _ int) bool {
+		return fits(e, 65, func(h []byte) { w.Handler(wire.AMTag)(append(h, make([]byte, 65)...), nil) })
 	}},
-	{"first fragments", func(w *Worker, e *EP, n int) bool {
+	{"first fragments", func(w *ucp.Worker, e *ucp.EP, n int) bool {
 		return fits(e, 1025, func(h []byte) {
 			p := wire.Part{Value: 1025, ID: uint64(n + 1)}
-			w.handleTagFirst(p.Append(h), nil)
+			w.Handler(wire.AMTagFirst)(p.Append(h), nil)
 		})
 	}},
-	{"stream data", func(w *Worker, e *EP, n int) bool {
+	{"stream data", func(w *ucp.Worker, e *ucp.EP, n int) bool {
 		return fits(e, 1025, func(h []byte) {
-			b := append((&wire.Head{Word: e.msgs.streaming().came, EP: e.id}).Append(nil), make([]byte, 1025)...)
-			w.handleStream(b, nil)
+			b := append((&wire.Head{Word: e.Messages().Streaming().Came(), EP: e.ID()}).Append(nil), make([]byte, 1025)...)
+			w.Handler(wire.AMStream)(b, nil)
 		})
 	}},
 }
 
 // fits handles a message of n bytes if the window and the reserve of the EP have room for it. It sets the head of the
 // message.
-func fits(e *EP, n int, handle func(head []byte)) bool {
-	m := e.msgs
-	if m.Held+charge(n) > m.Size+window.Reserve(m.Size) {
+func fits(e *ucp.EP, n int, handle func(head []byte)) bool {
+	m := e.Messages()
+	if m.Held+window.Charge(n) > m.Size+window.Reserve(m.Size) {
 		return false
 	}
-	handle((&wire.Head{Word: 1, EP: e.id}).Append(nil))
+	handle((&wire.Head{Word: 1, EP: e.ID()}).Append(nil))
 	return true
 }
 
@@ -112,28 +113,28 @@ func TestPeerBudget_Memory(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("records say who made them")
 	}
-	eps := defaultMaxEPsPerPeer
+	eps := ucp.DefaultMaxEPsPerPeer
 	if testing.Short() {
 		eps = 512
 	}
-	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{MaxEPsPerPeer: eps})
-	w := p.b.w
+	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{MaxEPsPerPeer: eps})
+	w := p.B.W
 	for range eps {
-		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
+		ep, err := p.A.W.NewEP(w.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
-		require.NoError(t, p.finish(ep.TagSend(1, nil, nil)))
-		require.NoError(t, p.finish(w.TagRecv(nil, 1, exact, nil, nil)))
+		require.NoError(t, p.Finish(ep.TagSend(1, nil, nil)))
+		require.NoError(t, p.Finish(w.TagRecv(nil, 1, exact, nil, nil)))
 	}
 	windows := map[int64]int{}
-	for e := range w.eps.All() {
-		windows[e.msgs.Size]++
+	for e := range w.EPs().All() {
+		windows[e.Messages().Size]++
 	}
 	t.Logf("endpoints by window: %v", windows)
-	require.Contains(t, windows, int64(leastWindow))
-	require.Contains(t, windows, int64(defaultEagerWindow))
+	require.Contains(t, windows, int64(window.Least))
+	require.Contains(t, windows, int64(ucp.DefaultEagerWindow))
 	for _, fill := range windowFills {
 		before, sent := heapInUse(), 0
-		for e := range w.eps.All() {
+		for e := range w.EPs().All() {
 			for fill.send(w, e, sent) {
 				sent++
 			}
@@ -141,10 +142,9 @@ func TestPeerBudget_Memory(t *testing.T) {
 		}
 		used := heapInUse() - before
 		t.Logf("%s: %d, %.1f MiB", fill.name, sent, float64(used)/(1<<20))
-		assert.LessOrEqual(t, used, int64(defaultPeerBudget), fill.name)
-		for e := range w.eps.All() {
-			e.endEach(0, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })
-			e.msgs.dropStream()
+		assert.LessOrEqual(t, used, int64(ucp.DefaultPeerBudget), fill.name)
+		for e := range w.EPs().All() {
+			e.DropIncoming()
 		}
 		for m, _, ok := w.TagProbe(0, 0, true); ok; m, _, ok = w.TagProbe(0, 0, true) {
 			m.Release()
@@ -159,16 +159,16 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 	if testenv.Soak() {
 		peers = 100
 	}
-	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{})
-	w := p.b.w
-	short, long := pattern(4000, 1), pattern(200_000, 2)
+	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{})
+	w := p.B.W
+	short, long := testenv.Pattern(4000, 1), testenv.Pattern(200_000, 2)
 	for range peers {
-		from := p.third(p.a.ctx)
-		until := func(ok func() bool) { p.until(func() bool { from.Progress(); return ok() }) }
-		var eps []*EP
-		var waiting []*Request
+		from := thirdWorker(p, p.A.Ctx)
+		until := func(ok func() bool) { p.Until(func() bool { from.Progress(); return ok() }) }
+		var eps []*ucp.EP
+		var waiting []*ucp.Request
 		for range each {
-			ep, err := from.NewEP(w.Address(), EPConfig{})
+			ep, err := from.NewEP(w.Address(), ucp.EPConfig{})
 			require.NoError(t, err)
 			eps = append(eps, ep)
 			for i, data := range [][]byte{short, short, short, short, short, long} { // more than firstWindow
@@ -186,25 +186,25 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 				require.NoError(t, err)
 				if r != nil {
 					until(r.Done)
-					require.NoError(t, r.take())
+					require.NoError(t, r.Take())
 				}
 				if want := short; i < 5 {
-					requireBytes(t, want, buf[:len(want)])
+					testenv.RequireBytes(t, want, buf[:len(want)])
 				} else {
-					requireBytes(t, long, buf)
+					testenv.RequireBytes(t, long, buf)
 				}
 			}
 		}
 		for _, r := range waiting {
 			until(r.Done)
-			require.NoError(t, r.take())
+			require.NoError(t, r.Take())
 		}
 		for _, ep := range eps {
 			require.NoError(t, ep.Err())
-			require.GreaterOrEqual(t, ep.msgs.Most, int64(firstWindow))
+			require.GreaterOrEqual(t, ep.Messages().Most, int64(ucp.FirstWindow))
 		}
 	}
-	require.Equal(t, peers*each, w.eps.Len())
+	require.Equal(t, peers*each, w.EPs().Len())
 	require.Zero(t, counters(w)["worker.rejected_eps"])
 }
 
@@ -212,79 +212,79 @@ func TestPeerBudget_ManyHonest(t *testing.T) {
 // most PEER_BUDGET, less the windows of its connections. Its oldest messages are dropped, and none of other peers.
 func TestPeerBudget_Unexpected(t *testing.T) {
 	const budget, eps = 256 << 10, 8
-	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
-	w, uuid := p.b.w, p.a.w.net.addr.UUID()
-	other := p.third(p.a.ctx)
-	leave := func(from *Worker, tag uint64) {
-		ep, err := from.NewEP(w.Address(), EPConfig{})
+	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: ucp.FirstWindow})
+	w, uuid := p.B.W, p.A.W.AddressInfo().UUID()
+	other := thirdWorker(p, p.A.Ctx)
+	leave := func(from *ucp.Worker, tag uint64) {
+		ep, err := from.NewEP(w.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
-		r, err := ep.TagSend(tag, pattern(4000, int(tag)), nil)
+		r, err := ep.TagSend(tag, testenv.Pattern(4000, int(tag)), nil)
 		require.NoError(t, err)
-		until := func(ok func() bool) { p.until(func() bool { other.Progress(); return ok() }) }
-		kept := w.tag.table.Unexpected()
+		until := func(ok func() bool) { p.Until(func() bool { other.Progress(); return ok() }) }
+		kept := w.Tags().Unexpected()
 		if r != nil {
 			until(r.Done)
-			require.NoError(t, r.take())
+			require.NoError(t, r.Take())
 		}
-		until(func() bool { return w.tag.table.Unexpected() > kept })
-		r, err = ep.Close(CloseFlush)
+		until(func() bool { return w.Tags().Unexpected() > kept })
+		r, err = ep.Close(ucp.CloseFlush)
 		require.NoError(t, err)
 		if r != nil {
 			until(r.Done)
-			require.NoError(t, r.take())
+			require.NoError(t, r.Take())
 		}
-		until(func() bool { return w.eps.Len() == 0 })
+		until(func() bool { return w.EPs().Len() == 0 })
 	}
 	const others, first, last = 3, 1000, 1100
 	for i := range others {
 		leave(other, uint64(i+1))
 	}
 	for i := first; i < last; i++ {
-		leave(p.a.w, uint64(i))
-		require.LessOrEqual(t, w.messages.leftOf[uuid], int64(budget))
+		leave(p.A.W, uint64(i))
+		require.LessOrEqual(t, w.LeftOf()[uuid], int64(budget))
 	}
-	left := w.tag.table.Unexpected() - others
+	left := w.Tags().Unexpected() - others
 	require.Greater(t, left, 10)
 	require.EqualValues(t, last-first-left, counters(w)["worker.dropped_messages"])
 	for range eps { // their windows use the rest of the budget
-		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
+		ep, err := p.A.W.NewEP(w.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
-		require.NoError(t, p.finish(ep.TagSend(last, nil, nil)))
-		require.NoError(t, p.finish(w.TagRecv(nil, last, exact, nil, nil)))
+		require.NoError(t, p.Finish(ep.TagSend(last, nil, nil)))
+		require.NoError(t, p.Finish(w.TagRecv(nil, last, exact, nil, nil)))
 	}
-	require.LessOrEqual(t, w.messages.leftOf[uuid], w.leftRoom(uuid))
-	require.Less(t, w.leftRoom(uuid), int64(budget-eps*leastWindowMemory))
-	require.Less(t, w.tag.table.Unexpected()-others, left)
+	require.LessOrEqual(t, w.LeftOf()[uuid], w.LeftRoom(uuid))
+	require.Less(t, w.LeftRoom(uuid), int64(budget-eps*ucp.LeastWindowMemory))
+	require.Less(t, w.Tags().Unexpected()-others, left)
 	buf := make([]byte, 4000)
 	for i := range others {
-		require.NoError(t, p.finish(w.TagRecv(buf, uint64(i+1), exact, nil, nil)))
-		requireBytes(t, pattern(4000, i+1), buf)
+		require.NoError(t, p.Finish(w.TagRecv(buf, uint64(i+1), exact, nil, nil)))
+		testenv.RequireBytes(t, testenv.Pattern(4000, i+1), buf)
 	}
-	require.NoError(t, p.finish(w.TagRecv(buf, last-1, exact, nil, nil)), "the latest was kept")
+	require.NoError(t, p.Finish(w.TagRecv(buf, last-1, exact, nil, nil)), "the latest was kept")
 	for m, _, ok := w.TagProbe(0, 0, true); ok; m, _, ok = w.TagProbe(0, 0, true) {
 		m.Release()
 	}
-	require.Empty(t, w.messages.leftOf)
-	require.Zero(t, w.messages.leftBytes)
+	require.Empty(t, w.LeftOf())
+	require.Zero(t, w.LeftBytes())
 }
 
 // TestPeerBudget_EachWorker: each worker of a context has its own limits: messages of a peer at one worker do not count
 // at another one.
 func TestPeerBudget_EachWorker(t *testing.T) {
 	const extra = 48 << 10
-	p := newPair(t, faketp.Set("like tcp", faketp.LikeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: extra})
-	uuid := p.a.w.net.addr.UUID()
-	for _, w := range []*Worker{p.b.w, p.third(p.b.ctx)} {
-		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
+	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{EagerWindow: ucp.FirstWindow + extra, EagerBudget: extra})
+	uuid := p.A.W.AddressInfo().UUID()
+	for _, w := range []*ucp.Worker{p.B.W, thirdWorker(p, p.B.Ctx)} {
+		ep, err := p.A.W.NewEP(w.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
 		r, err := ep.TagSend(1, nil, nil)
 		require.NoError(t, err)
-		p.until(func() bool { w.Progress(); return (r == nil || r.Done()) && w.tag.table.Unexpected() == 1 })
+		p.Until(func() bool { w.Progress(); return (r == nil || r.Done()) && w.Tags().Unexpected() == 1 })
 		if r != nil {
-			require.NoError(t, r.take())
+			require.NoError(t, r.Take())
 		}
 		require.EqualValues(t, extra, granted(w, uuid))
-		require.EqualValues(t, extra, w.messages.granted)
-		require.NoError(t, p.finish(w.TagRecv(nil, 1, exact, nil, nil)))
+		require.EqualValues(t, extra, w.GrantedCredit())
+		require.NoError(t, p.Finish(w.TagRecv(nil, 1, exact, nil, nil)))
 	}
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -43,35 +45,35 @@ func onePortRole(c *roles.Side) (err error) {
 	if err := shares.UnmarshalText([]byte(c.Args[0])); err != nil {
 		return err
 	}
-	cfg := Config{TLS: config.Allow("tcp")}
+	cfg := ucp.Config{TLS: config.Allow("tcp")}
 	if c.Args[2] == "token" {
 		cfg.AuthToken = testToken
 	}
-	ctx, err := NewContext(cfg, tlsets.Components(all.Config{TCP: tcp.Config{SharePort: shares}})...)
+	ctx, err := ucp.NewContext(cfg, tlsets.Components(all.Config{TCP: tcp.Config{SharePort: shares}})...)
 	if err != nil {
 		return err
 	}
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close(), ctx.Close()) }()
-	p, err := w.Dial(context.Background(), "tcp", c.Args[1], DialConfig{})
+	p, err := w.Dial(context.Background(), "tcp", c.Args[1], ucp.DialConfig{})
 	if err != nil {
 		c.Printf("%v", err)
 		return nil
 	}
-	eps, keys := []*EP{p.EP}, []*RKey{p.Keys["all"]}
+	eps, keys := []*ucp.EP{p.EP}, []*ucp.RKey{p.Keys["all"]}
 	if len(p.Private) > 0 {
-		other, err := parseRemote(string(p.Private))
+		other, err := ucppair.ParseRemote(string(p.Private))
 		if err != nil {
 			return err
 		}
-		e, err := w.NewEP(other.addr, EPConfig{})
+		e, err := w.NewEP(other.Addr, ucp.EPConfig{})
 		if err != nil {
 			return err
 		}
-		k, err := e.Unpack(other.key)
+		k, err := e.Unpack(other.Key)
 		if err != nil {
 			return err
 		}
@@ -108,22 +110,22 @@ func TestOnePort_Firewall(t *testing.T) {
 				tc.address = cable.NearAddr.String()
 			}
 			conf := tcp.Config{SharePort: tc.share}
-			p := newPair(t, tcpOf(conf, conf), Config{AuthToken: testToken})
-			l := p.b.listen(t, "tcp", tc.address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			p := ucppair.New(t, tcpOf(conf, conf), ucp.Config{AuthToken: testToken})
+			l := listen(&p.B, t, "tcp", tc.address+":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			if tc.share == config.Yes {
 				assert.Len(t, ownListeners(t), 1)
 			}
 			firewall(t, cable, l.port())
 			at := netip.AddrPortFrom(cable.NearAddr, uint16(l.port()))
 			c := roles.StartIn(t, cable.NS, "oneport", tc.share, at, "token", "far")
-			said := p.lines(c, 1)
+			said := linesOf(p, c, 1)
 			if !tc.works {
 				assert.Contains(t, said[0], "permission denied")
 				c.End(t)
 				return
 			}
 			assert.Equal(t, []string{"connected"}, said)
-			assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
+			assert.Equal(t, "far", string(p.B.Mem.Bytes()[:3]))
 			c.End(t)
 		})
 	}
@@ -134,15 +136,15 @@ func TestOnePort_Firewall(t *testing.T) {
 func TestOnePort_TwoWorkers(t *testing.T) {
 	cable := testenv.NewCable(t)
 	conf := tcp.Config{SharePort: config.Yes}
-	p := newPair(t, tcpOf(conf, conf), Config{})
-	other, err := p.b.ctx.NewWorker(WorkerConfig{})
+	p := ucppair.New(t, tcpOf(conf, conf), ucp.Config{})
+	other, err := p.B.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close()) }()
 	var addr []byte
-	l := p.b.listen(t, "tcp", cable.NearAddr.String()+":0", ListenConfig{
-		Keys: map[string]*Mem{"all": p.b.mem},
-		Accept: func(r *ConnRequest) bool {
-			return assert.NoError(t, r.Answer([]byte(remoteMem{addr, p.b.mem.Pack()}.String())))
+	l := listen(&p.B, t, "tcp", cable.NearAddr.String()+":0", ucp.ListenConfig{
+		Keys: map[string]*ucp.Mem{"all": p.B.Mem},
+		Accept: func(r *ucp.ConnRequest) bool {
+			return assert.NoError(t, r.Answer([]byte(ucppair.Remote{Addr: addr, Key: p.B.Mem.Pack()}.String())))
 		},
 	})
 	addr, err = other.AddressAt(l.Listener)
@@ -155,23 +157,23 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 		line, _ := c.Out.ReadString('\n')
 		said <- strings.TrimSpace(line)
 	}()
-	p.until(func() bool { other.Progress(); return len(said) > 0 })
+	p.Until(func() bool { other.Progress(); return len(said) > 0 })
 	assert.Equal(t, "connected", <-said)
-	assert.Equal(t, "far", string(p.b.mem.Bytes()[16:19]))
+	assert.Equal(t, "far", string(p.B.Mem.Bytes()[16:19]))
 	c.End(t)
 }
 
 func TestAddressAt_Errors(t *testing.T) {
-	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
-	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
-	_, err := p.a.w.AddressAt(l.Listener)
+	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
+	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	_, err := p.A.W.AddressAt(l.Listener)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
-	unix := p.b.listen(t, "unix", networks[1].address(t), ListenConfig{})
-	addr, err := p.b.w.AddressAt(unix.Listener)
+	unix := listen(&p.B, t, "unix", networks[1].address(t), ucp.ListenConfig{})
+	addr, err := p.B.W.AddressAt(unix.Listener)
 	require.NoError(t, err)
-	assert.Equal(t, p.b.w.Address(), addr)
-	require.NoError(t, p.b.w.Close())
-	_, err = p.b.w.AddressAt(l.Listener)
+	assert.Equal(t, p.B.W.Address(), addr)
+	require.NoError(t, p.B.W.Close())
+	_, err = p.B.W.AddressAt(l.Listener)
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
 
@@ -223,15 +225,15 @@ func TestOnePort_Forwarded(t *testing.T) {
 		want int64
 	}{{"all", 100, 2}, {"first", 1, 5}} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
-			l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
+			l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			f := forward(t, l.Addr(), tc.most)
-			peer, err := p.a.w.dial(t.Context(), "tcp", f.Addr().String(), &DialConfig{}, p.within)
+			peer, err := p.A.W.DialWith(t.Context(), "tcp", f.Addr().String(), &ucp.DialConfig{}, progressing(p))
 			require.NoError(t, err)
 			key := peer.Keys["all"]
-			require.NoError(t, p.finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
-			require.NoError(t, p.finish(peer.EP.Flush()))
-			assert.Equal(t, "data", string(p.b.mem.Bytes()[:4]))
+			require.NoError(t, p.Finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
+			require.NoError(t, p.Finish(peer.EP.Flush()))
+			assert.Equal(t, "data", string(p.B.Mem.Bytes()[:4]))
 			assert.Equal(t, tc.want, f.passed.Load())
 			assert.Contains(t, peer.EP.Explain(), "tcp")
 		})
@@ -242,26 +244,26 @@ func TestOnePort_Forwarded(t *testing.T) {
 func TestOnePort_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	a, b := withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)
-	p := newPair(t, tcpOf(a, b), Config{})
-	l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+	p := ucppair.New(t, tcpOf(a, b), ucp.Config{})
+	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 	f := forward(t, l.Addr(), 2)
-	peer, err := p.a.w.dial(t.Context(), "tcp", f.Addr().String(), &DialConfig{}, p.within)
+	peer, err := p.A.W.DialWith(t.Context(), "tcp", f.Addr().String(), &ucp.DialConfig{}, progressing(p))
 	require.NoError(t, err)
 	key := peer.Keys["all"]
-	require.NoError(t, p.finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
-	require.NoError(t, p.finish(peer.EP.Flush()))
+	require.NoError(t, p.Finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
+	require.NoError(t, p.Finish(peer.EP.Flush()))
 	assert.EqualValues(t, 2, f.passed.Load())
 }
 
 // TestOnePort_WorkerCloses: when a worker closes, connections that wait for it are closed.
 func TestOnePort_WorkerCloses(t *testing.T) {
-	p := newPair(t, tlsets.Real("tcp", "tcp"), Config{})
-	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
-	other, err := p.b.ctx.NewWorker(WorkerConfig{})
+	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
+	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	other, err := p.B.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	var id uint64
-	for _, i := range other.ifaces {
-		id = i.port.ID()
+	for _, i := range other.Ifaces() {
+		id = i.Port().ID()
 	}
 	conn, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
@@ -269,13 +271,13 @@ func TestOnePort_WorkerCloses(t *testing.T) {
 	_, err = conn.Write(preface.Append(nil, id))
 	require.NoError(t, err)
 	waits := func() int {
-		n, _ := p.b.ctx.ports.Waiting(id)
+		n, _ := p.B.Ctx.Ports().Waiting(id)
 		return n
 	}
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return waits() == 1 })
 	require.NoError(t, other.Close())
 	_, err = conn.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
-	_, known := p.b.ctx.ports.Waiting(id)
+	_, known := p.B.Ctx.Ports().Waiting(id)
 	assert.False(t, known)
 }

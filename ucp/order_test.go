@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -8,31 +8,33 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // sendAll sends messages of a to b with the tags 0 to n-1, and returns the requests that have not completed. There is
 // no credit for the last ones.
-func (p *pair) sendAll(n, size int) (reqs []*Request) {
-	p.t.Helper()
-	data := pattern(size, 0)
+func sendAll(p *ucppair.Pair, n, size int) (reqs []*ucp.Request) {
+	p.T.Helper()
+	data := testenv.Pattern(size, 0)
 	for i := range n {
-		r, err := p.a.ep.TagSend(uint64(i), data, nil)
-		require.NoError(p.t, err)
+		r, err := p.A.EP.TagSend(uint64(i), data, nil)
+		require.NoError(p.T, err)
 		if r != nil {
 			reqs = append(reqs, r)
 		}
 		if i%16 == 0 {
-			p.step()
+			p.Step()
 		}
 	}
 	return reqs
 }
 
-// endAll waits for requests, which must succeed.
-func (p *pair) endAll(reqs []*Request) {
-	p.t.Helper()
+// finishAll waits for requests, which must succeed.
+func finishAll(p *ucppair.Pair, reqs []*ucp.Request) {
+	p.T.Helper()
 	for _, r := range reqs {
-		require.NoError(p.t, p.finish(r, nil))
+		require.NoError(p.T, p.Finish(r, nil))
 	}
 }
 
@@ -40,29 +42,29 @@ func (p *pair) endAll(reqs []*Request) {
 // at once.
 func TestOrder_Reverse(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	overAll(t, func(t *testing.T, p *pair) {
-		p.grown()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		growWindow(p)
 		for _, tc := range []struct{ n, size int }{{800, 0}, {700, 64}, {300, 1 << 10}, {170, 8 << 10}, {720, tlsets.RndvThresh}} {
 			for _, posted := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d of %d bytes, posted %v", tc.n, tc.size, posted), func(t *testing.T) {
-					p.t = t
-					sent := p.sendAll(tc.n, tc.size)
+					p.T = t
+					sent := sendAll(p, tc.n, tc.size)
 					require.NotEmpty(t, sent)
-					var recvs []*Request
+					var recvs []*ucp.Request
 					bufs := make([][]byte, tc.n)
 					for i := tc.n - 1; i >= 0; i-- {
 						bufs[i] = make([]byte, tc.size)
-						r, err := p.b.w.TagRecv(bufs[i], uint64(i), exact, nil, nil)
+						r, err := p.B.W.TagRecv(bufs[i], uint64(i), exact, nil, nil)
 						if posted && err == nil && r != nil {
 							recvs = append(recvs, r)
 							continue
 						}
-						require.NoError(t, p.finish(r, err), "message %d", i)
+						require.NoError(t, p.Finish(r, err), "message %d", i)
 					}
-					p.endAll(recvs)
-					p.endAll(sent)
+					finishAll(p, recvs)
+					finishAll(p, sent)
 					for i := range bufs {
-						requireBytes(t, pattern(tc.size, 0), bufs[i])
+						testenv.RequireBytes(t, testenv.Pattern(tc.size, 0), bufs[i])
 					}
 				})
 			}
@@ -75,32 +77,32 @@ func TestOrder_OthersUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, size := range []int{0, 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			p := newPair(t, tlsets.Real("sm", "sm"), Config{}).grown()
+			p := growWindow(ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}))
 			const n = 100_000
 			buf := make([]byte, size)
-			early, err := p.b.w.TagRecv(make([]byte, size), 1, exact, nil, nil)
+			early, err := p.B.W.TagRecv(make([]byte, size), 1, exact, nil, nil)
 			require.NoError(t, err)
-			var sent []*Request
+			var sent []*ucp.Request
 			for range n {
-				r, err := p.a.ep.TagSend(7, buf, nil)
+				r, err := p.A.EP.TagSend(7, buf, nil)
 				require.NoError(t, err)
 				if r != nil {
 					sent = append(sent, r)
 				}
 			}
-			p.step()
+			p.Step()
 			for tag := range uint64(3) {
-				r, err := p.a.ep.TagSend(tag, buf, nil)
+				r, err := p.A.EP.TagSend(tag, buf, nil)
 				require.NoError(t, err)
 				sent = append(sent, r)
 			}
-			require.NoError(t, p.finish(early, nil))
-			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 2, exact, nil, nil)))
-			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 0, exact, nil, nil)))
+			require.NoError(t, p.Finish(early, nil))
+			require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 2, exact, nil, nil)))
+			require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 0, exact, nil, nil)))
 			for range n {
-				require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, exact, nil, nil)))
+				require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, exact, nil, nil)))
 			}
-			p.endAll(sent)
+			finishAll(p, sent)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -11,14 +11,16 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // orderModel is a worker with several peers without credit, and the state of a serial matcher.
 type orderModel struct {
 	t       *rapid.T
-	b       end
-	senders []end
+	b       ucppair.End
+	senders []ucppair.End
 	recvs   []*orderRecv
 	msgs    [][]*orderMsg // by sender
 	posted  int
@@ -28,8 +30,8 @@ type orderModel struct {
 type orderRecv struct {
 	tag, mask uint64
 	order     int
-	req       *Request
-	info      TagInfo
+	req       *ucp.Request
+	info      ucp.TagInfo
 	buf       []byte
 	got       *orderMsg // nil: none yet
 	canceled  bool
@@ -40,7 +42,7 @@ type orderMsg struct {
 	from, number int
 	tag          uint64
 	size         int
-	req          *Request
+	req          *ucp.Request
 	recv         *orderRecv // that has received it
 	canceled     bool
 }
@@ -60,19 +62,19 @@ func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
 func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orderModel {
 	m := &orderModel{t: rt}
 	c, _ := set.Open(t)
-	cfg := Config{TLS: set.TLS, Costs: CostsDeclared, RndvThresh: 4096, EagerWindow: firstWindow}
-	m.b.open(rt, cfg, c) // rt: its workers close before the next history, or the next attempt to shorten one
-	m.senders, m.msgs = make([]end, senders), make([][]*orderMsg, senders)
+	cfg := ucp.Config{TLS: set.TLS, Costs: ucp.CostsDeclared, RndvThresh: 4096, EagerWindow: ucp.FirstWindow}
+	m.b.Open(rt, cfg, c) // rt: its workers close before the next history, or the next attempt to shorten one
+	m.senders, m.msgs = make([]ucppair.End, senders), make([][]*orderMsg, senders)
 	for i := range m.senders {
 		s := &m.senders[i]
-		s.open(rt, cfg, c)
+		s.Open(rt, cfg, c)
 		var err error
-		s.ep, err = s.w.NewEP(m.b.w.Address(), EPConfig{})
+		s.EP, err = s.W.NewEP(m.b.W.Address(), ucp.EPConfig{})
 		require.NoError(rt, err)
 	}
 	for i := range m.senders {
 		s := &m.senders[i]
-		for k := 0; s.ep.waiting.messages() == 0 || k < 3; k++ {
+		for k := 0; s.EP.WaitingMessages() == 0 || k < 3; k++ {
 			require.Less(rt, k, settleSteps, "the sender does not run out of credit")
 			m.send(i, orderJunk, 0)
 			if k%16 == 0 {
@@ -85,9 +87,9 @@ func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orde
 }
 
 func (m *orderModel) step() (n int) {
-	n = m.b.w.Progress()
+	n = m.b.W.Progress()
 	for i := range m.senders {
-		n += m.senders[i].w.Progress()
+		n += m.senders[i].W.Progress()
 	}
 	return n
 }
@@ -108,11 +110,11 @@ func (m *orderModel) settle() {
 // message for another one.
 func (m *orderModel) lapse() {
 	m.settle()
-	for rounds := 0; slices.ContainsFunc(m.b.w.tag.blocked, func(b *blockedSender) bool { return b.reserved != nil }); rounds++ {
-		if rounds > reservedRounds {
+	for rounds := 0; reserved(m.b.W) > 0; rounds++ {
+		if rounds > ucp.ReservedRounds {
 			m.fail("a message is reserved for ever")
 		}
-		m.b.w.Progress()
+		m.b.W.Progress()
 	}
 	m.settle()
 }
@@ -120,9 +122,9 @@ func (m *orderModel) lapse() {
 // fail fails the test, and logs the state of all workers: when a history is shortened, only failures with the same text
 // are the same.
 func (m *orderModel) fail(what string) {
-	m.t.Logf("receiver: %s", m.b.w.State())
+	m.t.Logf("receiver: %s", m.b.W.State())
 	for i := range m.senders {
-		m.t.Logf("sender %d: %s", i, m.senders[i].w.State())
+		m.t.Logf("sender %d: %s", i, m.senders[i].W.State())
 	}
 	m.t.Fatal(what)
 }
@@ -134,9 +136,9 @@ func (m *orderModel) send(from int, tag uint64, size int) *orderMsg {
 	binary.LittleEndian.PutUint64(data[8:], uint64(x.number))
 	var err error
 	if size%2 == 1 {
-		x.req, err = m.senders[from].ep.TagSendSync(tag, data, nil)
+		x.req, err = m.senders[from].EP.TagSendSync(tag, data, nil)
 	} else {
-		x.req, err = m.senders[from].ep.TagSend(tag, data, nil)
+		x.req, err = m.senders[from].EP.TagSend(tag, data, nil)
 	}
 	require.NoError(m.t, err)
 	m.msgs[from] = append(m.msgs[from], x)
@@ -160,7 +162,7 @@ func (m *orderModel) drawRecv() *orderRecv {
 		r.tag, r.mask = orderJunk, exact
 	}
 	var err error
-	r.req, err = m.b.w.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
+	r.req, err = m.b.W.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
 	require.NoError(m.t, err)
 	m.recvs = append(m.recvs, r)
 	return r
@@ -173,14 +175,14 @@ func (m *orderModel) collect() (ended []*orderRecv) {
 			continue
 		}
 		if r.req != nil {
-			require.NoError(m.t, r.req.take())
+			require.NoError(m.t, r.req.Take())
 		}
 		from, number := binary.LittleEndian.Uint64(r.buf), binary.LittleEndian.Uint64(r.buf[8:])
 		x := m.msgs[from][number]
 		require.Nil(m.t, x.recv, "two receives have matched a message")
 		require.False(m.t, x.canceled, "a receive has matched a canceled message")
 		require.True(m.t, r.fits(x.tag))
-		require.Equal(m.t, TagInfo{Tag: x.tag, Length: x.size, From: r.info.From}, r.info)
+		require.Equal(m.t, ucp.TagInfo{Tag: x.tag, Length: x.size, From: r.info.From}, r.info)
 		r.got, x.recv = x, r
 		ended = append(ended, r)
 	}
@@ -220,7 +222,7 @@ func (m *orderModel) cancel() *orderRecv {
 	}
 	r := pending[rapid.IntRange(0, len(pending)-1).Draw(m.t, "receive")]
 	if r.req != nil && r.req.Cancel() {
-		require.ErrorIs(m.t, r.req.take(), ucs.ErrCanceled)
+		require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
 		r.canceled = true
 	}
 	return r
@@ -250,7 +252,7 @@ func (m *orderModel) finish() {
 	for _, r := range m.recvs {
 		if r.got == nil && !r.canceled {
 			require.True(m.t, r.req.Cancel())
-			require.ErrorIs(m.t, r.req.take(), ucs.ErrCanceled)
+			require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
 			r.canceled = true
 		}
 	}
@@ -267,7 +269,7 @@ func (m *orderModel) finish() {
 		r := &orderRecv{order: m.posted, buf: make([]byte, orderSizes+1)}
 		m.posted++
 		var err error
-		r.req, err = m.b.w.TagRecv(r.buf, 0, 0, &r.info, nil)
+		r.req, err = m.b.W.TagRecv(r.buf, 0, 0, &r.info, nil)
 		require.NoError(m.t, err)
 		m.recvs = append(m.recvs, r)
 		m.settle()
@@ -360,10 +362,10 @@ func (m *orderModel) oneMatch(recvs []*orderRecv, fits func(*orderRecv) bool, x 
 // probe probes for a message until all peers have replied.
 func (m *orderModel) probe() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
-	_, _, ok := m.b.w.TagProbe(r.tag, r.mask, false)
+	_, _, ok := m.b.W.TagProbe(r.tag, r.mask, false)
 	m.settle()
 	want := m.firsts(r)
-	_, info, found := m.b.w.TagProbe(r.tag, r.mask, false)
+	_, info, found := m.b.W.TagProbe(r.tag, r.mask, false)
 	require.Equal(m.t, len(want) > 0, found)
 	require.True(m.t, found || !ok)
 	if found {
@@ -376,7 +378,7 @@ func (m *orderModel) remove() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	want := m.firsts(r)
 	for range 4 { // the query, the offer, and again if another peer has replied first
-		if x := m.take(m.b.w.TagProbe(r.tag, r.mask, true)); x != nil {
+		if x := m.take(m.b.W.TagProbe(r.tag, r.mask, true)); x != nil {
 			require.True(m.t, slices.Contains(want, x))
 			return
 		}
@@ -386,7 +388,7 @@ func (m *orderModel) remove() {
 }
 
 // take receives a message that a probe has removed.
-func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
+func (m *orderModel) take(u *ucp.TagMessage, info ucp.TagInfo, ok bool) *orderMsg {
 	if !ok {
 		return nil
 	}
@@ -416,15 +418,15 @@ func TestOrder_Crossing(t *testing.T) {
 					"receive": func(*rapid.T) { m.drawRecv() },
 					"cancel":  func(*rapid.T) { m.collect(); m.cancel() },
 					"probe": func(*rapid.T) {
-						_, _, _ = m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
+						_, _, _ = m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
 					},
-					"remove": func(*rapid.T) { m.take(m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
+					"remove": func(*rapid.T) { m.take(m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
 					"settle": func(*rapid.T) { m.settle() },
 					"step": func(*rapid.T) {
 						if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
-							m.senders[i].w.Progress()
+							m.senders[i].W.Progress()
 						} else {
-							m.b.w.Progress()
+							m.b.W.Progress()
 						}
 					},
 				})
@@ -441,4 +443,10 @@ func TestOrder_Crossing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// reserved is the number of messages that are reserved for probes of w.
+func reserved(w *ucp.Worker) int {
+	_, n := w.BlockedSenders()
+	return n
 }

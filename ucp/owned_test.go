@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -20,28 +22,28 @@ import (
 // TestClose_RequestLivesUntilCompletion: CloseForce fails an operation in flight, and the caller releases the
 // request. No later operation gets the request, or completes with it, before the transport has completed the operation.
 func TestClose_RequestLivesUntilCompletion(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		addr := p.b.mem.Addr()
-		copy(p.b.mem.Bytes(), []byte{1, 1, 1, 1, 2, 2, 2, 2})
-		p.connect().warm()
-		stays, key := p.a.ep, p.a.key
-		for _, post := range []func() (*Request, error){
-			func() (*Request, error) { return p.a.ep.Get(make([]byte, 4), addr, p.a.key, nil) },
-			func() (*Request, error) { return p.a.ep.Get(make([]byte, 9000), addr, p.a.key, nil) },
-			func() (*Request, error) {
-				return p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 0, new(uint64), addr, p.a.key)
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		addr := p.B.Mem.Addr()
+		copy(p.B.Mem.Bytes(), []byte{1, 1, 1, 1, 2, 2, 2, 2})
+		p.Connect().Warm()
+		stays, key := p.A.EP, p.A.Key
+		for _, post := range []func() (*ucp.Request, error){
+			func() (*ucp.Request, error) { return p.A.EP.Get(make([]byte, 4), addr, p.A.Key, nil) },
+			func() (*ucp.Request, error) { return p.A.EP.Get(make([]byte, 9000), addr, p.A.Key, nil) },
+			func() (*ucp.Request, error) {
+				return p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 0, new(uint64), addr, p.A.Key)
 			},
-			func() (*Request, error) {
-				return p.a.ep.AtomicFetch(uct.AtomicXor, 4, 0, new(uint64), addr, p.a.key)
+			func() (*ucp.Request, error) {
+				return p.A.EP.AtomicFetch(uct.AtomicXor, 4, 0, new(uint64), addr, p.A.Key)
 			},
-			func() (*Request, error) { return p.a.ep.Flush() },
+			func() (*ucp.Request, error) { return p.A.EP.Flush() },
 		} {
-			p.connect().warm()
-			_, err := p.a.ep.Put([]byte{9}, addr+64, p.a.key, nil)
+			p.Connect().Warm()
+			_, err := p.A.EP.Put([]byte{9}, addr+64, p.A.Key, nil)
 			require.NoError(t, err)
 			cut, err := post()
 			require.NoError(t, err)
-			end, err := p.a.ep.Close(CloseForce)
+			end, err := p.A.EP.Close(ucp.CloseForce)
 			require.NoError(t, err)
 			if cut != nil {
 				cut.Release()
@@ -50,7 +52,7 @@ func TestClose_RequestLivesUntilCompletion(t *testing.T) {
 				end.Release()
 			}
 			got := make([]byte, 4)
-			require.NoError(t, p.finish(stays.Get(got, addr+4, key, nil)))
+			require.NoError(t, p.Finish(stays.Get(got, addr+4, key, nil)))
 			require.Equal(t, []byte{2, 2, 2, 2}, got)
 		}
 	})
@@ -59,17 +61,17 @@ func TestClose_RequestLivesUntilCompletion(t *testing.T) {
 // TestClose_EndsAfterItsOperations: when Close completes, all operations of the EP have completed, and no transport
 // uses their buffers.
 func TestClose_EndsAfterItsOperations(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect().warm()
-	g, err := p.a.ep.Get(make([]byte, 200), p.b.mem.Addr(), p.a.key, nil)
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect().Warm()
+	g, err := p.A.EP.Get(make([]byte, 200), p.B.Mem.Addr(), p.A.Key, nil)
 	require.NoError(t, err)
-	r, err := p.a.ep.Put(make([]byte, 9000), p.b.mem.Addr(), p.a.key, nil)
+	r, err := p.A.EP.Put(make([]byte, 9000), p.B.Mem.Addr(), p.A.Key, nil)
 	require.NoError(t, err)
-	end, err := p.a.ep.Close(CloseForce)
+	end, err := p.A.EP.Close(ucp.CloseForce)
 	require.NoError(t, err)
 	require.NotNil(t, end)
 	assert.False(t, g.Done(), "it is in flight")
-	assert.NoError(t, p.finish(end, nil))
+	assert.NoError(t, p.Finish(end, nil))
 	assert.True(t, r.Done())
 	assert.True(t, g.Done())
 	assert.Equal(t, ucs.StatusCanceled, g.Status())
@@ -80,16 +82,16 @@ func TestClose_EndsAfterItsOperations(t *testing.T) {
 // TestClose_UnderTraffic closes EPs by force during all operations, at both ends, and checks the results of the
 // operations on other EPs.
 func TestClose_UnderTraffic(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.both().warm()
-		stays, key := p.a.ep, p.a.key
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Both().Warm()
+		stays, key := p.A.EP, p.A.Key
 		rng := rand.New(rand.NewPCG(1, 2))
-		const half = memLen / 2
-		copy(p.b.mem.Bytes()[half:], pattern(half, 3))
+		const half = tlsets.MemLen / 2
+		copy(p.B.Mem.Bytes()[half:], testenv.Pattern(half, 3))
 		for range 30 {
-			p.connect()
-			var reqs []*Request
-			add := func(r *Request, err error) {
+			p.Connect()
+			var reqs []*ucp.Request
+			add := func(r *ucp.Request, err error) {
 				require.NoError(t, err)
 				if r != nil {
 					reqs = append(reqs, r)
@@ -97,22 +99,22 @@ func TestClose_UnderTraffic(t *testing.T) {
 			}
 			for range 10 {
 				n := rng.IntN(9000) + 1
-				add(p.a.ep.Put(make([]byte, n), p.b.mem.Addr()+16, p.a.key, &OpParams{}))
-				add(p.a.ep.Get(p.a.mem.Bytes()[:n], p.b.mem.Addr()+16, p.a.key, &OpParams{Mem: p.a.mem}))
-				add(p.a.ep.AtomicFetch(uct.AtomicXor, 4, 1, new(uint64), p.b.mem.Addr(), p.a.key))
+				add(p.A.EP.Put(make([]byte, n), p.B.Mem.Addr()+16, p.A.Key, &ucp.OpParams{}))
+				add(p.A.EP.Get(p.A.Mem.Bytes()[:n], p.B.Mem.Addr()+16, p.A.Key, &ucp.OpParams{Mem: p.A.Mem}))
+				add(p.A.EP.AtomicFetch(uct.AtomicXor, 4, 1, new(uint64), p.B.Mem.Addr(), p.A.Key))
 				if rng.IntN(4) == 0 {
-					require.NoError(t, p.a.ep.Fence())
+					require.NoError(t, p.A.EP.Fence())
 				}
 			}
 			for range rng.IntN(20) {
-				p.step()
+				p.Step()
 			}
-			end, err := p.a.ep.Close(CloseForce)
+			end, err := p.A.EP.Close(ucp.CloseForce)
 			require.NoError(t, err)
 			got := make([]byte, 500)
-			require.NoError(t, p.finish(stays.Get(got, p.b.mem.Addr()+half, key, nil)))
-			requireBytes(t, pattern(half, 3)[:500], got)
-			require.NoError(t, p.finish(end, nil))
+			require.NoError(t, p.Finish(stays.Get(got, p.B.Mem.Addr()+half, key, nil)))
+			testenv.RequireBytes(t, testenv.Pattern(half, 3)[:500], got)
+			require.NoError(t, p.Finish(end, nil))
 			for _, r := range reqs {
 				require.True(t, r.Done())
 				r.Release()
@@ -136,26 +138,26 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 		n      int
 		mem    bool // registered: zcopy
 		failed bool
-	}{{"short", 4000, false, false}, {"long", maxStaged + 1, false, true}, {"registered", 4000, true, true}} {
+	}{{"short", 4000, false, false}, {"long", ucp.MaxStaged + 1, false, true}, {"registered", 4000, true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-			p.a.w.bufferWaitLimit = 1
-			p.connect().warm()
-			var op *OpParams
+			p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+			p.A.W.LimitBufferWait(1)
+			p.Connect().Warm()
+			var op *ucp.OpParams
 			if tt.mem {
-				op = &OpParams{Mem: p.a.mem}
+				op = &ucp.OpParams{Mem: p.A.Mem}
 			}
 			for _, i := range f.Ifaces {
 				i.Frozen = true
 			}
-			buf := p.a.mem.Bytes()[:tt.n]
-			err := p.a.ep.GetWait(overCtx(), buf, p.b.mem.Addr(), p.a.key, op)
+			buf := p.A.Mem.Bytes()[:tt.n]
+			err := p.A.EP.GetWait(overCtx(), buf, p.B.Mem.Addr(), p.A.Key, op)
 			require.ErrorIs(t, err, context.Canceled)
 			if tt.failed {
-				assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrCanceled)
-				assert.ErrorContains(t, p.a.ep.Err(), "still uses the buffer")
+				assert.ErrorIs(t, p.A.EP.Err(), ucs.ErrCanceled)
+				assert.ErrorContains(t, p.A.EP.Err(), "still uses the buffer")
 			} else {
-				require.NoError(t, p.a.ep.Err())
+				require.NoError(t, p.A.EP.Err())
 			}
 			fill := bytes.Repeat([]byte{7}, tt.n)
 			copy(buf, fill)
@@ -163,16 +165,16 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 				i.Frozen = false
 			}
 			if !tt.failed { // the late data of the canceled get does not affect the next one
-				p.b.mem.Bytes()[0] = 9
+				p.B.Mem.Bytes()[0] = 9
 				got := make([]byte, 1)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				require.NoError(t, p.a.ep.GetWait(ctx, got, p.b.mem.Addr(), p.a.key, nil))
+				require.NoError(t, p.A.EP.GetWait(ctx, got, p.B.Mem.Addr(), p.A.Key, nil))
 				assert.Equal(t, []byte{9}, got)
 			}
-			p.idle()
-			requireBytes(t, fill, buf)
-			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+			idle(p)
+			testenv.RequireBytes(t, fill, buf)
+			require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 		})
 	}
 }
@@ -191,13 +193,13 @@ func TestGiveUp_BufferOfAPut(t *testing.T) {
 					testenv.SkipShort(t, "shared memory, as with sm")
 				}
 				x := startTarget(t, tls)
-				cfg := fromEnv(t, "TLS="+tls)
+				cfg := ucppair.FromEnv(t, "TLS="+tls)
 				if !zcopy {
 					cfg.ZcopyThresh = 1 << 30
 				}
 				in := x.reachWith(t, cfg)
-				in.w.bufferWaitLimit = 1
-				local, err := in.w.ctx.MemAlloc(int(in.key.Len()))
+				in.w.LimitBufferWait(1)
+				local, err := in.w.Context().MemAlloc(int(in.key.Len()))
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, local.Close()) })
 				exercise(in.ctx, t, in.ep, in.key, 1)
@@ -205,7 +207,7 @@ func TestGiveUp_BufferOfAPut(t *testing.T) {
 				buf := local.Bytes()
 				for tries := 0; err == nil && tries < 40; tries++ { // until the sockets are full
 					copy(buf, bytes.Repeat([]byte{1}, len(buf)))
-					err = in.ep.PutWait(overCtx(), buf, in.key.Addr(), in.key, &OpParams{Mem: local})
+					err = in.ep.PutWait(overCtx(), buf, in.key.Addr(), in.key, &ucp.OpParams{Mem: local})
 					copy(buf, bytes.Repeat([]byte{2}, len(buf)))
 				}
 				if tls == "tcp" {

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -7,8 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
@@ -35,11 +38,11 @@ func TestTag_PackerCloses(t *testing.T) {
 	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc"), tlsets.Real("ud", "ud")} {
 		for _, thresh := range []config.MemSize{config.MemInf, 1} {
 			for _, at := range []int{0, 30_000} {
-				for _, mode := range []CloseMode{CloseFlush, CloseForce} {
+				for _, mode := range []ucp.CloseMode{ucp.CloseFlush, ucp.CloseForce} {
 					t.Run(fmt.Sprintf("%s/%s/%d/%d", set.Name, thresh, at, mode), func(t *testing.T) {
-						packerCloses(t, newPair(t, set, Config{RndvThresh: thresh}).connect(), at, mode, false)
-						if mode == CloseFlush {
-							packerCloses(t, newPair(t, set, Config{RndvThresh: thresh}).connect(), at, mode, true)
+						packerCloses(t, ucppair.New(t, set, ucp.Config{RndvThresh: thresh}).Connect(), at, mode, false)
+						if mode == ucp.CloseFlush {
+							packerCloses(t, ucppair.New(t, set, ucp.Config{RndvThresh: thresh}).Connect(), at, mode, true)
 						}
 					})
 				}
@@ -49,44 +52,44 @@ func TestTag_PackerCloses(t *testing.T) {
 }
 
 // packerCloses closes a's EP while the bytes at an offset are packed. With two modes the second Close follows at once.
-func packerCloses(t *testing.T, p *pair, at int, mode CloseMode, twice bool) {
-	to, data := &drain{t: t, most: 60_000}, pattern(60_000, 1)
-	recv, err := p.b.w.TagRecvData(To(to), 1, exact, nil, nil)
+func packerCloses(t *testing.T, p *ucppair.Pair, at int, mode ucp.CloseMode, twice bool) {
+	to, data := &drain{t: t, most: 60_000}, testenv.Pattern(60_000, 1)
+	recv, err := p.B.W.TagRecvData(ucp.To(to), 1, exact, nil, nil)
 	require.NoError(t, err)
-	var closing, again *Request
+	var closing, again *ucp.Request
 	from := &leavingSource{source: source{data: data}, at: at}
 	from.leave = func() {
-		closing, err = p.a.ep.Close(mode)
+		closing, err = p.A.EP.Close(mode)
 		require.NoError(t, err)
-		_, err = p.a.ep.Close(CloseFlush)
+		_, err = p.A.EP.Close(ucp.CloseFlush)
 		require.ErrorIs(t, err, ucs.ErrClosed)
-		_, err = p.a.ep.TagSend(2, nil, nil)
+		_, err = p.A.EP.TagSend(2, nil, nil)
 		require.ErrorIs(t, err, ucs.ErrClosed)
 		if twice {
-			again, err = p.a.ep.Close(CloseForce)
+			again, err = p.A.EP.Close(ucp.CloseForce)
 			require.NoError(t, err)
 		}
-		if twice || mode == CloseForce {
-			_, err = p.a.ep.Close(CloseForce)
+		if twice || mode == ucp.CloseForce {
+			_, err = p.A.EP.Close(ucp.CloseForce)
 			require.ErrorIs(t, err, ucs.ErrClosed)
 		}
 	}
-	send, err := p.a.ep.TagSendData(1, From(from), nil)
+	send, err := p.A.EP.TagSendData(1, ucp.From(from), nil)
 	require.NoError(t, err)
-	p.until(func() bool { return from.leave == nil })
-	require.NoError(t, p.finish(closing, nil))
-	require.NoError(t, p.finish(again, nil))
-	p.until(send.Done)
-	err = p.finish(send, nil)
-	if mode == CloseFlush && !twice {
+	p.Until(func() bool { return from.leave == nil })
+	require.NoError(t, p.Finish(closing, nil))
+	require.NoError(t, p.Finish(again, nil))
+	p.Until(send.Done)
+	err = p.Finish(send, nil)
+	if mode == ucp.CloseFlush && !twice {
 		require.NoError(t, err)
-		require.NoError(t, p.finish(recv, nil))
-		requireBytes(t, data, to.data)
+		require.NoError(t, p.Finish(recv, nil))
+		testenv.RequireBytes(t, data, to.data)
 		return
 	}
-	p.idle()
+	idle(p)
 	recv.Cancel()
-	_ = p.finish(recv, nil)
+	_ = p.Finish(recv, nil)
 	assert.Equal(t, 1, to.finished)
-	requireBytes(t, data[:len(to.data)], to.data)
+	testenv.RequireBytes(t, data[:len(to.data)], to.data)
 }

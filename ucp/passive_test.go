@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -13,6 +13,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -21,14 +23,14 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// ask makes a worker send a REQUEST to a with a new id, for the given lane, and nothing more.
-func (p *pair) ask(from *Worker, i int, lane handshake.MsgLane) {
-	p.t.Helper()
+// requestFrom makes a worker send a REQUEST to a with a new id, for the given lane, and nothing more.
+func requestFrom(p *ucppair.Pair, from *ucp.Worker, i int, lane handshake.MsgLane) {
+	p.T.Helper()
 	lane.Roles = handshake.Set(wireup.RMA)
-	m := &handshake.Msg{Type: handshake.Request, Seq: uint32(i), SrcUUID: from.net.addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
-		SrcEP: uint64(1 + i), Addr: from.net.packed, Lanes: []handshake.MsgLane{lane}}
-	p.a.w.handleWireup(from.sealed(p.a.w, m), nil)
-	p.step()
+	m := &handshake.Msg{Type: handshake.Request, Seq: uint32(i), SrcUUID: from.AddressInfo().UUID(), DstUUID: p.A.W.AddressInfo().UUID(),
+		SrcEP: uint64(1 + i), Addr: from.Address(), Lanes: []handshake.MsgLane{lane}}
+	p.A.W.Handler(wire.AMWireup)(seal(from, p.A.W, m), nil)
+	p.Step()
 }
 
 // TestHalfOpen_TimeOut: half-open connections, which untrusted peers request and never complete, are limited, and time
@@ -45,30 +47,30 @@ func TestHalfOpen_TimeOut(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const limit, n = 5 * time.Second, 2*conn.MaxHalfOpen + 10
-				p, _ := fakePair(t, Config{WireupTimeout: limit}, faketp.LikeRC(), faketp.LikeUD())
-				var from [10]*Worker
+				p, _ := ucppair.Fake(t, ucp.Config{WireupTimeout: limit}, faketp.LikeRC(), faketp.LikeUD())
+				var from [10]*ucp.Worker
 				for i := range from {
-					from[i] = p.third(p.b.ctx)
+					from[i] = thirdWorker(p, p.B.Ctx)
 				}
 				for i := range n {
-					p.ask(from[i%len(from)], i, tc.lane)
+					requestFrom(p, from[i%len(from)], i, tc.lane)
 				}
-				most := p.a.w.eps.Len()
+				most := p.A.W.EPs().Len()
 				assert.Less(t, most, conn.MaxHalfOpen, "the limit of one host is lower")
-				stats := counters(p.a.w)
+				stats := counters(p.A.W)
 				assert.EqualValues(t, n-most, stats["worker.refused_peers"])
 
-				p.connect().warm() // others can connect
-				p.b.dial(t, &p.a)
-				sleepWith(limit+time.Second, &p.a, &p.b)
-				p.idle()
-				assert.Equal(t, 1, p.a.w.eps.Len(), "the one that is used")
-				assert.Zero(t, p.a.w.connecting.halfOpen.Len())
-				assert.Equal(t, 1, p.a.w.peers.Len())
-				numbered, called := p.a.w.names.Len()
+				p.Connect().Warm() // others can connect
+				p.B.Dial(t, &p.A)
+				sleepWith(limit+time.Second, &p.A, &p.B)
+				idle(p)
+				assert.Equal(t, 1, p.A.W.EPs().Len(), "the one that is used")
+				assert.Zero(t, p.A.W.HalfOpen().Len())
+				assert.Equal(t, 1, p.A.W.Peers().Len())
+				numbered, called := p.A.W.Names().Len()
 				assert.LessOrEqual(t, numbered+called, 2)
-				assert.EqualValues(t, most, counters(p.a.w)["worker.expired_eps"])
-				assert.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
+				assert.EqualValues(t, most, counters(p.A.W)["worker.expired_eps"])
+				assert.NoError(t, p.Finish(p.A.EP.Put([]byte{1}, p.B.Mem.Addr(), p.A.Key, nil)))
 			})
 		})
 	}
@@ -80,47 +82,47 @@ func TestHalfOpen_OthersConnectLater(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) { // no time passes, so there are no retransmissions
 		const n = conn.MaxHalfOpen + 200
-		p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
+		p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 		f.Ifaces[1].Stuck = true // a sends no replies
-		var reqs []*Request
+		var reqs []*ucp.Request
 		for range n {
-			x := end{w: p.b.w}
-			x.dial(t, &p.a)
-			r, err := x.ep.Put([]byte{1}, x.key.Addr(), x.key, nil)
+			x := ucppair.End{W: p.B.W}
+			x.Dial(t, &p.A)
+			r, err := x.EP.Put([]byte{1}, x.Key.Addr(), x.Key, nil)
 			require.NoError(t, err)
 			reqs = append(reqs, r)
 		}
-		refused := func() int { return int(counters(p.a.w)["worker.refused_peers"]) }
+		refused := func() int { return int(counters(p.A.W)["worker.refused_peers"]) }
 		for range n {
-			p.step()
+			p.Step()
 		}
-		most := p.a.w.eps.Len()
+		most := p.A.W.EPs().Len()
 		require.Less(t, most, conn.MaxHalfOpen)
 		require.Equal(t, n-most, refused())
 		f.Ifaces[1].Stuck = false
 		for range 10 * n {
-			if p.step(); !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.Done() }) {
+			if p.Step(); !slices.ContainsFunc(reqs, func(r *ucp.Request) bool { return !r.Done() }) {
 				break
 			}
 		}
 		for _, r := range reqs {
 			require.True(t, r.Done())
-			require.NoError(t, p.finish(r, nil))
+			require.NoError(t, p.Finish(r, nil))
 		}
-		require.True(t, p.a.w.connecting.late.Empty())
+		require.True(t, p.A.W.Late().Empty())
 		require.Equal(t, n-most, refused(), "each once")
 	})
 }
 
 // flood requests n connections that do not connect, for n workers of one host.
-func (p *pair) flood(n, workers int) {
-	p.t.Helper()
-	from := make([]*Worker, workers)
+func flood(p *ucppair.Pair, n, workers int) {
+	p.T.Helper()
+	from := make([]*ucp.Worker, workers)
 	for i := range from {
-		from[i] = p.third(p.b.ctx)
+		from[i] = thirdWorker(p, p.B.Ctx)
 	}
 	for i := range n {
-		p.ask(from[i%workers], i, handshake.MsgLane{EPAddr: []byte{2, 0}})
+		requestFrom(p, from[i%workers], i, handshake.MsgLane{EPAddr: []byte{2, 0}})
 	}
 }
 
@@ -128,12 +130,12 @@ func (p *pair) flood(n, workers int) {
 // same host connects at once.
 func TestHalfOpen_OthersConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes
-		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-		p.flood(conn.MaxHalfOpen, 1)
-		require.NotZero(t, counters(p.a.w)["worker.refused_peers"])
-		p.b.dial(t, &p.a)
-		require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
-		assert.Zero(t, counters(p.a.w)["worker.evicted_eps"])
+		p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+		flood(p, conn.MaxHalfOpen, 1)
+		require.NotZero(t, counters(p.A.W)["worker.refused_peers"])
+		p.B.Dial(t, &p.A)
+		require.NoError(t, p.Finish(p.B.EP.Put([]byte{1}, p.A.Mem.Addr(), p.B.Key, nil)))
+		assert.Zero(t, counters(p.A.W)["worker.evicted_eps"])
 	})
 }
 
@@ -142,41 +144,41 @@ func TestHalfOpen_OthersConnect(t *testing.T) {
 func TestHalfOpen_EvictsOldest(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-		p.flood(conn.MaxHalfOpen, 8)
-		most := p.a.w.connecting.halfOpen.Len()
-		p.b.dial(t, &p.a)
-		r, err := p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)
+		p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+		flood(p, conn.MaxHalfOpen, 8)
+		most := p.A.W.HalfOpen().Len()
+		p.B.Dial(t, &p.A)
+		r, err := p.B.EP.Put([]byte{1}, p.A.Mem.Addr(), p.B.Key, nil)
 		require.NoError(t, err)
-		p.idle()
+		idle(p)
 		require.False(t, r.Done())
-		sleepWith(3*time.Second, &p.a, &p.b)
-		require.NoError(t, p.finish(r, nil))
-		assert.NotZero(t, counters(p.a.w)["worker.evicted_eps"])
-		assert.LessOrEqual(t, p.a.w.connecting.halfOpen.Len(), most)
+		sleepWith(3*time.Second, &p.A, &p.B)
+		require.NoError(t, p.Finish(r, nil))
+		assert.NotZero(t, counters(p.A.W)["worker.evicted_eps"])
+		assert.LessOrEqual(t, p.A.W.HalfOpen().Len(), most)
 	})
 }
 
 // TestReceive_WrongSourceIsDropped: nothing is stored for a message of a connection whose source is not the
 // peer.
 func TestReceive_WrongSourceIsDropped(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.both().warm()
-	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
-	p.idle()
-	_, before := p.b.w.names.Len()
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Both().Warm()
+	require.NoError(t, p.Finish(p.B.EP.Put([]byte{1}, p.A.Mem.Addr(), p.B.Key, nil)))
+	idle(p)
+	_, before := p.B.W.Names().Len()
 	for i := range 1000 {
-		m := &handshake.Msg{Type: handshake.Reply, SrcUUID: p.a.w.net.addr.UUID(), DstUUID: p.b.w.net.addr.UUID(), SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
+		m := &handshake.Msg{Type: handshake.Reply, SrcUUID: p.A.W.AddressInfo().UUID(), DstUUID: p.B.W.AddressInfo().UUID(), SrcEP: uint64(1000 + i), DstEP: p.B.EP.ID(),
 			Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.RMA)}}}
-		p.b.w.handleWireup(p.a.w.sealed(p.b.w, m), nil)
-		p.b.w.Progress()
+		p.B.W.Handler(wire.AMWireup)(seal(p.A.W, p.B.W, m), nil)
+		p.B.W.Progress()
 	}
-	_, called := p.b.w.names.Len()
+	_, called := p.B.W.Names().Len()
 	assert.Equal(t, before, called)
-	r, err := p.b.ep.Close(CloseForce)
-	require.NoError(t, p.finish(r, err))
-	p.idle()
-	numbered, called := p.b.w.names.Len()
+	r, err := p.B.EP.Close(ucp.CloseForce)
+	require.NoError(t, p.Finish(r, err))
+	idle(p)
+	numbered, called := p.B.W.Names().Len()
 	assert.Zero(t, numbered+called)
 }
 
@@ -184,33 +186,33 @@ func TestReceive_WrongSourceIsDropped(t *testing.T) {
 // replies are released.
 func TestReplies_AreLimited(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine, and some thousand requests")
-	p, f := fakePair(t, Config{}, faketp.LikeTCP())
-	p.connect().warm()
-	eps := slices.Collect(p.b.w.eps.All())
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeTCP())
+	p.Connect().Warm()
+	eps := slices.Collect(p.B.W.EPs().All())
 	require.Len(t, eps, 1)
 	e := eps[0]
 	le := binary.LittleEndian
 	m := make([]byte, wire.RequestLen)
 	m[0], m[1] = byte(uct.AtomicAdd), 8
-	le.PutUint64(m[8:], e.id)
-	le.PutUint64(m[24:], regionOf(t, p.b.mem))
-	le.PutUint64(m[32:], p.b.mem.Addr())
-	before := inUse(p.b.w)
+	le.PutUint64(m[8:], e.ID())
+	le.PutUint64(m[24:], regionOf(t, p.B.Mem))
+	le.PutUint64(m[32:], p.B.Mem.Addr())
+	before := ucp.RequestsInUse(p.B.W)
 	for _, i := range f.Ifaces {
 		i.Stuck = true
 	}
 	for range 2 * conn.MaxReplies {
-		p.b.w.handleRequest(m, nil)
-		p.b.w.Progress()
-		require.LessOrEqual(t, inUse(p.b.w), before+conn.MaxReplies)
+		p.B.W.Handler(wire.AMRequest)(m, nil)
+		p.B.W.Progress()
+		require.LessOrEqual(t, ucp.RequestsInUse(p.B.W), before+conn.MaxReplies)
 	}
-	assert.Equal(t, before, inUse(p.b.w))
-	assert.ErrorIs(t, e.failed.err, ucs.ErrRNR)
-	assert.EqualValues(t, 1, counters(p.b.w)["worker.failed_eps"])
+	assert.Equal(t, before, ucp.RequestsInUse(p.B.W))
+	assert.ErrorIs(t, e.FailedWith(), ucs.ErrRNR)
+	assert.EqualValues(t, 1, counters(p.B.W)["worker.failed_eps"])
 	for _, i := range f.Ifaces {
 		i.Stuck = false
 	}
-	p.until(func() bool { return p.b.w.eps.Len() == 0 })
+	p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
 }
 
 // TestMaxEPsPerPeer: a worker with the maximum number of EPs is rejected, and the error names the setting. Another
@@ -219,17 +221,17 @@ func TestMaxEPsPerPeer(t *testing.T) {
 	const most = 5
 	for _, set := range []tlsets.Set{faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()), tlsets.Real("sm", "sm"), tlsets.Real("tcp", "tcp"), tlsets.Real("rc", "rc")} {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{MaxEPsPerPeer: most})
-			var eps []*EP
+			p := ucppair.New(t, set, ucp.Config{MaxEPsPerPeer: most})
+			var eps []*ucp.EP
 			dial := func() error {
-				ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+				ep, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 				require.NoError(t, err)
 				eps = append(eps, ep)
-				return p.finish(ep.TagSendSync(exact, []byte{1}, nil))
+				return p.Finish(ep.TagSendSync(exact, []byte{1}, nil))
 			}
 			var bufs [most + 2][1]byte
 			for i := range bufs { // receives, so that the sends complete
-				r, err := p.b.w.TagRecv(bufs[i][:], exact, exact, nil, nil)
+				r, err := p.B.W.TagRecv(bufs[i][:], exact, exact, nil, nil)
 				require.NoError(t, err)
 				r.Release()
 			}
@@ -239,23 +241,23 @@ func TestMaxEPsPerPeer(t *testing.T) {
 			err := dial()
 			require.ErrorIs(t, err, ucs.ErrRejected)
 			require.ErrorContains(t, err, "MAX_EPS_PER_PEER")
-			assert.EqualValues(t, 1, counters(p.b.w)["worker.rejected_eps"])
-			_, err = p.dialTo(p.b.listen(t, "unix", abstractName(), ListenConfig{}), DialConfig{})
+			assert.EqualValues(t, 1, counters(p.B.W)["worker.rejected_eps"])
+			_, err = dialTo(p, listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{}), ucp.DialConfig{})
 			require.ErrorIs(t, err, ucs.ErrRejected, "and by a listener")
 
-			c := p.third(p.a.ctx)
-			ep, err := c.NewEP(p.b.w.Address(), EPConfig{})
+			c := thirdWorker(p, p.A.Ctx)
+			ep, err := c.NewEP(p.B.W.Address(), ucp.EPConfig{})
 			require.NoError(t, err)
 			r, err := ep.TagSendSync(exact, []byte{1}, nil)
 			require.NoError(t, err)
-			p.until(func() bool { c.Progress(); return r == nil || r.Done() })
+			p.Until(func() bool { c.Progress(); return r == nil || r.Done() })
 			if r != nil {
-				require.NoError(t, p.finish(r, nil))
+				require.NoError(t, p.Finish(r, nil))
 			}
 
-			made := p.b.w.eps.Len()
-			require.NoError(t, p.finish(eps[0].Close(CloseFlush)))
-			p.until(func() bool { return p.b.w.eps.Len() < made })
+			made := p.B.W.EPs().Len()
+			require.NoError(t, p.Finish(eps[0].Close(ucp.CloseFlush)))
+			p.Until(func() bool { return p.B.W.EPs().Len() < made })
 			require.NoError(t, dial())
 		})
 	}

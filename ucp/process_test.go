@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bufio"
@@ -19,7 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/memtp"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -42,7 +45,7 @@ const targetLen = 1 << 20
 // serveAsChild prints an address and a key, and serves until the parent ends or closes the pipe. Then it closes
 // gracefully.
 func serveAsChild(tls string) error {
-	var cfg Config
+	var cfg ucp.Config
 	components := tlsets.Components(all.Config{})
 	if rest, turned := strings.CutPrefix(tls, turnedPrefix); turned {
 		slices.Reverse(components)
@@ -51,11 +54,11 @@ func serveAsChild(tls string) error {
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return err
 	}
-	c, err := NewContext(cfg, components...)
+	c, err := ucp.NewContext(cfg, components...)
 	if err != nil {
 		return err
 	}
-	w, err := c.NewWorker(WorkerConfig{})
+	w, err := c.NewWorker(ucp.WorkerConfig{})
 	if err != nil {
 		return err
 	}
@@ -118,9 +121,9 @@ func (x *target) signal(t *testing.T, sig syscall.Signal) {
 
 // initiator is a worker with an EP to a target process.
 type initiator struct {
-	w   *Worker
-	ep  *EP
-	key *RKey
+	w   *ucp.Worker
+	ep  *ucp.EP
+	key *ucp.RKey
 	ctx context.Context // ends when the test gives up
 	// failures counts calls of OnError.
 	failures int
@@ -129,28 +132,28 @@ type initiator struct {
 // reach connects to a target over the given transports.
 func (x *target) reach(t *testing.T, tls string) *initiator {
 	t.Helper()
-	return x.reachWith(t, fromEnv(t, "TLS="+tls))
+	return x.reachWith(t, ucppair.FromEnv(t, "TLS="+tls))
 }
 
-func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
+func (x *target) reachWith(t *testing.T, cfg ucp.Config) *initiator {
 	t.Helper()
-	c, err := NewContext(cfg, tlsets.Components(all.Config{})...)
+	c, err := ucp.NewContext(cfg, tlsets.Components(all.Config{})...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	in := &initiator{}
-	in.w, err = c.NewWorker(WorkerConfig{})
+	in.w, err = c.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, in.w.Close())
-		assert.Zero(t, inUse(in.w), "requests that were not released")
+		assert.Zero(t, ucp.RequestsInUse(in.w), "requests that were not released")
 	})
-	in.ep, err = in.w.NewEP(x.addr, EPConfig{OnError: func(*EP, error) { in.failures++ }})
+	in.ep, err = in.w.NewEP(x.addr, ucp.EPConfig{OnError: func(*ucp.EP, error) { in.failures++ }})
 	require.NoError(t, err)
 	in.key, err = in.ep.Unpack(x.key)
 	require.NoError(t, err)
 	t.Cleanup(in.key.Close)
 	var cancel context.CancelFunc
-	in.ctx, cancel = context.WithTimeout(context.Background(), patience)
+	in.ctx, cancel = context.WithTimeout(context.Background(), testenv.Watchdog)
 	t.Cleanup(cancel)
 	return in
 }
@@ -166,7 +169,7 @@ func TestProcesses(t *testing.T) {
 			for seed := range 3 {
 				exercise(in.ctx, t, in.ep, in.key, seed)
 			}
-			require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
+			require.NoError(t, in.ep.CloseWait(in.ctx, ucp.CloseFlush))
 		})
 	}
 }
@@ -215,15 +218,15 @@ func TestProcesses_StoppedBeforeTheHandshake(t *testing.T) {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			x.signal(t, syscall.SIGSTOP)
-			cfg := fromEnv(t, "TLS="+tls)
+			cfg := ucppair.FromEnv(t, "TLS="+tls)
 			cfg.WireupTimeout = 50 * time.Millisecond
 			in := x.reachWith(t, cfg)
-			in.w.engine.ParkLimit = time.Hour // the alarm must wake it
-			err := in.ep.PutWait(in.ctx, pattern(8, 1), in.key.Addr(), in.key, nil)
+			in.w.Engine().ParkLimit = time.Hour // the alarm must wake it
+			err := in.ep.PutWait(in.ctx, testenv.Pattern(8, 1), in.key.Addr(), in.key, nil)
 			assert.ErrorIs(t, err, ucs.ErrTimedOut)
 			assert.ErrorContains(t, in.ep.Err(), "no reply to the handshake")
 			in.refused(t)
-			require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
+			require.NoError(t, in.ep.CloseWait(in.ctx, ucp.CloseFlush))
 		})
 	}
 }
@@ -257,10 +260,10 @@ func TestProcesses_TargetKilled(t *testing.T) {
 			x.signal(t, syscall.SIGSTOP)
 			reqs := in.flood(t, 40)
 			require.NoError(t, x.cmd.Process.Kill())
-			require.NoError(t, in.w.engine.Until(in.ctx, func() bool { return in.ep.Err() != nil }))
+			require.NoError(t, in.w.Engine().Until(in.ctx, func() bool { return in.ep.Err() != nil }))
 			reasons := in.ended(t)
 			require.NoError(t, in.until(func() bool { // the transports release them, and OnError is called
-				return in.failures > 0 && !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.Done() })
+				return in.failures > 0 && !slices.ContainsFunc(reqs, func(r *ucp.Request) bool { return !r.Done() })
 			}))
 			for _, r := range reqs {
 				if r.Status() != ucs.StatusOK {
@@ -275,19 +278,19 @@ func TestProcesses_TargetKilled(t *testing.T) {
 }
 
 // flood starts many operations of each class and returns those that have not completed.
-func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
+func (in *initiator) flood(t *testing.T, n int) (reqs []*ucp.Request) {
 	t.Helper()
-	keep := func(r *Request, err error) {
+	keep := func(r *ucp.Request, err error) {
 		require.NoError(t, err)
 		if r != nil {
 			reqs = append(reqs, r)
 		}
 	}
 	for i := range n {
-		keep(in.ep.Put(pattern(20000, i), in.key.Addr()+64, in.key, nil))
+		keep(in.ep.Put(testenv.Pattern(20000, i), in.key.Addr()+64, in.key, nil))
 		keep(in.ep.Get(make([]byte, 9000), in.key.Addr()+64, in.key, nil))
-		keep(in.ep.PutList([]Transfer{{pattern(700, i), in.key.Addr() + 64, in.key}, {pattern(20000, i), in.key.Addr() + 64, in.key}}, nil))
-		keep(in.ep.GetList([]Transfer{{make([]byte, 700), in.key.Addr() + 64, in.key}, {make([]byte, 20000), in.key.Addr() + 64, in.key}}, nil))
+		keep(in.ep.PutList([]ucp.Transfer{{testenv.Pattern(700, i), in.key.Addr() + 64, in.key}, {testenv.Pattern(20000, i), in.key.Addr() + 64, in.key}}, nil))
+		keep(in.ep.GetList([]ucp.Transfer{{make([]byte, 700), in.key.Addr() + 64, in.key}, {make([]byte, 20000), in.key.Addr() + 64, in.key}}, nil))
 		keep(in.ep.AtomicFetch(uct.AtomicOr, 4, 1, new(uint64), in.key.Addr(), in.key))
 		keep(nil, in.ep.GetImplicit(make([]byte, 700), in.key.Addr()+64, in.key, nil))
 		keep(nil, in.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, new(uint64), in.key.Addr(), in.key))
@@ -323,14 +326,14 @@ func (in *initiator) refused(t *testing.T) {
 }
 
 // exercise does one operation of each class and checks its effects.
-func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
+func exercise(ctx context.Context, t *testing.T, ep *ucp.EP, key *ucp.RKey, seed int) {
 	t.Helper()
 	for _, n := range []int{8, 1000, 40000} {
-		require.NoError(t, ep.PutWait(ctx, pattern(n, seed), key.Addr()+64, key, nil))
+		require.NoError(t, ep.PutWait(ctx, testenv.Pattern(n, seed), key.Addr()+64, key, nil))
 		require.NoError(t, ep.FlushWait(ctx))
 		got := make([]byte, n)
 		require.NoError(t, ep.GetWait(ctx, got, key.Addr()+64, key, nil))
-		requireBytes(t, pattern(n, seed), got)
+		testenv.RequireBytes(t, testenv.Pattern(n, seed), got)
 	}
 	before, err := ep.AtomicFetchWait(ctx, uct.AtomicAdd, 8, 3, key.Addr(), key)
 	require.NoError(t, err)
@@ -350,7 +353,7 @@ func TestProcesses_DeathIsDetected(t *testing.T) {
 			exercise(in.ctx, t, in.ep, in.key, 1)
 			start := time.Now()
 			require.NoError(t, x.cmd.Process.Kill())
-			require.NoError(t, in.w.engine.Until(in.ctx, func() bool { return in.ep.Err() != nil }))
+			require.NoError(t, in.w.Engine().Until(in.ctx, func() bool { return in.ep.Err() != nil }))
 			t.Logf("%v after the kill: %v", time.Since(start), in.ep.Err())
 			assert.ErrorIs(t, in.ep.Err(), ucs.ErrConnReset)
 		})

@@ -48,7 +48,7 @@ func (h *headed) handle(data []byte, _ uct.Desc) bool {
 	var head wire.Head
 	rest, ok := head.Unpack(data)
 	if !ok || len(rest) < 8 {
-		h.w.stats.badMessages.Inc()
+		h.w.BadMessages().Inc()
 		return false
 	}
 	if e := h.w.accept(head.EP, len(rest)); e != nil {
@@ -87,7 +87,7 @@ func TestProtocol_AddedByTest(t *testing.T) {
 	r, err := e.Close(CloseFlush)
 	require.NoError(t, err)
 	require.NoError(t, r.Wait(t.Context()))
-	assert.Zero(t, inUse(w))
+	assert.Zero(t, RequestsInUse(w))
 	require.NoError(t, w.Close())
 	require.NoError(t, ctx.Close())
 }

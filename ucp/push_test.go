@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 )
 
@@ -18,49 +20,49 @@ func TestBlockingSend_NeedsNoLaterProgress(t *testing.T) {
 	const fragmented = 100_000 // bytes; more than a fragment and less than a window
 	for _, tc := range []struct {
 		name string
-		send func(ctx context.Context, x *end) func(b []byte) error
+		send func(ctx context.Context, x *ucppair.End) func(b []byte) error
 	}{
-		{"worker", func(ctx context.Context, x *end) func([]byte) error {
-			return func(b []byte) error { return x.ep.TagSendWait(ctx, 1, b, nil) }
+		{"worker", func(ctx context.Context, x *ucppair.End) func([]byte) error {
+			return func(b []byte) error { return x.EP.TagSendWait(ctx, 1, b, nil) }
 		}},
-		{"request", func(ctx context.Context, x *end) func([]byte) error {
+		{"request", func(ctx context.Context, x *ucppair.End) func([]byte) error {
 			return func(b []byte) error {
-				r, err := x.ep.TagSend(1, b, nil)
+				r, err := x.EP.TagSend(1, b, nil)
 				if err != nil {
 					return err
 				}
 				if err = r.Wait(ctx); err != nil {
 					return err
 				}
-				return x.w.Until(ctx, func() bool { return true }) // r is nil if nothing is left to do
+				return x.W.Until(ctx, func() bool { return true }) // r is nil if nothing is left to do
 			}
 		}},
-		{"shared", func(ctx context.Context, x *end) func([]byte) error {
-			s := x.w.Share()
+		{"shared", func(ctx context.Context, x *ucppair.End) func([]byte) error {
+			s := x.W.Share()
 			return func(b []byte) error {
-				return s.Run(ctx, func() (*Request, error) { return x.ep.TagSend(1, b, nil) })
+				return s.Run(ctx, func() (*ucp.Request, error) { return x.EP.TagSend(1, b, nil) })
 			}
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, tlsets.Real("tcp", "tcp"), Config{RndvThresh: config.MemInf})
-			p.both()
+			p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{RndvThresh: config.MemInf})
+			p.Both()
 			buf := make([]byte, fragmented)
 			for range 2 { // connects, and grants the full window
-				r, err := p.b.w.TagRecv(buf, 1, ^uint64(0), nil, nil)
+				r, err := p.B.W.TagRecv(buf, 1, ^uint64(0), nil, nil)
 				require.NoError(t, err)
-				require.NoError(t, p.finish(p.a.ep.TagSend(1, buf, nil)))
-				require.NoError(t, p.finish(r, nil))
+				require.NoError(t, p.Finish(p.A.EP.TagSend(1, buf, nil)))
+				require.NoError(t, p.Finish(r, nil))
 			}
-			p.idle()
+			idle(p)
 			ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
 			defer cancel()
-			send := tc.send(ctx, &p.a)
+			send := tc.send(ctx, &p.A)
 			for _, n := range []int{8, 8, 8, fragmented} {
 				require.NoError(t, send(buf[:n]))
 			}
 			for range 4 {
-				_, err := p.b.w.TagRecvWait(ctx, buf, 1, ^uint64(0), nil)
+				_, err := p.B.W.TagRecvWait(ctx, buf, 1, ^uint64(0), nil)
 				require.NoError(t, err)
 			}
 		})
@@ -70,13 +72,13 @@ func TestBlockingSend_NeedsNoLaterProgress(t *testing.T) {
 // TestSharedWorker_PushesLaterTransports: a transport that coalesces messages may be opened after the worker was
 // shared.
 func TestSharedWorker_PushesLaterTransports(t *testing.T) {
-	p, f := fakePair(t, Config{}, faketp.LikeSM())
-	s := p.a.w.Share()
-	s.Do(func(*Worker) {})
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
+	s := p.A.W.Share()
+	s.Do(func(*ucp.Worker) {})
 	require.Zero(t, f.Pushes.Load())
 	f.NeedsPush = true
-	s.Do(func(w *Worker) { require.NoError(t, w.openLater(&w.ctx.offers[0])) })
+	s.Do(func(w *ucp.Worker) { require.NoError(t, w.OpenFirst()) })
 	before := f.Pushes.Load()
-	s.Do(func(*Worker) {})
+	s.Do(func(*ucp.Worker) {})
 	require.Equal(t, before+1, f.Pushes.Load())
 }

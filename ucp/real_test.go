@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -71,27 +73,21 @@ func TestSelection_RealTransports(t *testing.T) {
 		{"NET_DEVICES=eth7", "net device eth7 not found (available: lo, softhca0:1)"},
 	} {
 		t.Run(tc.env, func(t *testing.T) {
-			_, err := NewContext(fromEnv(t, tc.env), all.Components()...)
+			_, err := ucp.NewContext(ucppair.FromEnv(t, tc.env), all.Components()...)
 			assert.ErrorIs(t, err, ucs.ErrUnreachable)
 			assert.ErrorContains(t, err, tc.want)
 		})
 	}
 }
 
-func fromEnv(t testing.TB, line string) (cfg Config) {
-	t.Helper()
-	require.NoError(t, config.FromEnv([]string{"GUCX_" + line}, cfg.Table()))
-	return cfg
-}
-
 // opened returns the transports that a worker opens with the given line in the environment.
 func opened(t *testing.T, line string) (names []string) {
 	t.Helper()
-	c, err := NewContext(fromEnv(t, line), all.Components()...)
+	c, err := ucp.NewContext(ucppair.FromEnv(t, line), all.Components()...)
 	require.NoError(t, err)
-	w, err := c.NewWorker(WorkerConfig{})
+	w, err := c.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
-	for _, r := range w.net.addr.Resources {
+	for _, r := range w.AddressInfo().Resources {
 		name := r.Transport
 		if r.AuxOnly {
 			name += ":aux"
@@ -119,17 +115,17 @@ func TestSelection_Lanes(t *testing.T) {
 		{"self,tcp", "self self self self", "tcp tcp tcp tcp"},
 	} {
 		t.Run(tc.tls, func(t *testing.T) {
-			p := newPair(t, tlsets.Real("all"), fromEnv(t, "TLS="+tc.tls))
-			for _, to := range []*end{&p.a, &p.b} {
+			p := ucppair.New(t, tlsets.Real("all"), ucppair.FromEnv(t, "TLS="+tc.tls))
+			for _, to := range []*ucppair.End{&p.A, &p.B} {
 				want := tc.self
-				if to == &p.b {
+				if to == &p.B {
 					want = tc.other
 				}
-				p.a.dial(t, to)
-				why := strings.Split(p.a.ep.Explain(), "\n")
+				p.A.Dial(t, to)
+				why := strings.Split(p.A.EP.Explain(), "\n")
 				for k, transport := range strings.Fields(want) {
-					best := p.a.ep.peer.Best[roles[k]]
-					assert.Equal(t, transport, p.a.w.ifaces[best.Local].kind(), "%v", roles[k])
+					best := p.A.EP.Peer().Best[roles[k]]
+					assert.Equal(t, transport, kindOf(p.A.W.Ifaces()[best.Local]), "%v", roles[k])
 					at := slices.IndexFunc(why, func(s string) bool { return strings.HasPrefix(s, roles[k].String()+":") })
 					assert.Regexp(t, `^\* `+transport+`/.* score \d+ `, why[at+1])
 				}
@@ -157,8 +153,8 @@ func TestExplain_Selection(t *testing.T) {
 		{"NET_DEVICES=lo", []string{"rc/softhca0:1 NET_DEVICES=lo excludes softhca0:1", "tcp/lo TLS=all"}},
 	} {
 		t.Run(tc.env, func(t *testing.T) {
-			p := newPair(t, tlsets.Real("all"), fromEnv(t, tc.env))
-			why, err := p.a.w.Explain(p.b.w.Address())
+			p := ucppair.New(t, tlsets.Real("all"), ucppair.FromEnv(t, tc.env))
+			why, err := p.A.W.Explain(p.B.W.Address())
 			require.NoError(t, err)
 			var lines []string
 			for line := range strings.Lines(why) {
@@ -181,18 +177,18 @@ func TestPollIdleTx(t *testing.T) {
 				c := all.Config{IB: ib.Config{PollIdleTx: always}}
 				return c.Components(), c.Components()
 			}
-			p := newPair(t, set, Config{}).connect().warm()
-			require.NoError(t, p.flush())
-			p.idle()
-			require.Equal(t, 1, p.a.w.engine.Polled(), tls)
+			p := ucppair.New(t, set, ucp.Config{}).Connect().Warm()
+			require.NoError(t, p.Flush())
+			idle(p)
+			require.Equal(t, 1, p.A.W.Engine().Polled(), tls)
 			if always {
-				assert.False(t, p.a.w.engine.Quiet(), tls)
+				assert.False(t, p.A.W.Engine().Quiet(), tls)
 			} else { // the device may still send its last ACK
-				p.until(p.a.w.engine.Quiet)
+				p.Until(p.A.W.Engine().Quiet)
 			}
-			require.NoError(t, p.finish(p.a.ep.Put(pattern(5000, 1), p.b.mem.Addr(), p.a.key, nil)))
-			require.NoError(t, p.flush())
-			requireBytes(t, pattern(5000, 1), p.b.mem.Bytes()[:5000])
+			require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(5000, 1), p.B.Mem.Addr(), p.A.Key, nil)))
+			require.NoError(t, p.Flush())
+			testenv.RequireBytes(t, testenv.Pattern(5000, 1), p.B.Mem.Bytes()[:5000])
 		}
 	}
 }
@@ -205,20 +201,20 @@ func TestAux_OtherHost(t *testing.T) {
 		cfg.SM.SocketDir = testenv.SocketDir(t)
 		return tlsets.Components(cfg), tlsets.Components(all.Config{})
 	}}
-	p := newPair(t, set, Config{}).connect().warm()
-	assert.Equal(t, "rc", p.a.ep.lane(wireup.RMA).Iface.kind())
+	p := ucppair.New(t, set, ucp.Config{}).Connect().Warm()
+	assert.Equal(t, "rc", kindOf(p.A.EP.Lane(wireup.RMA).Iface))
 }
 
 // TestProgress_OnlyWhatIsConnected: transports without lanes are not polled, on either side.
 func TestProgress_OnlyWhatIsConnected(t *testing.T) {
 	for _, set := range tlsets.RealSets() {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{}).connect().warm()
-			ifaces := slices.Concat(p.a.w.ifaces, p.b.w.ifaces)
-			p.until(func() bool { // the last message of a handshake may arrive late
-				return !slices.ContainsFunc(ifaces, func(i *iface) bool { return i.Polled() != (i.Users() > 0) })
+			p := ucppair.New(t, set, ucp.Config{}).Connect().Warm()
+			ifaces := slices.Concat(p.A.W.Ifaces(), p.B.W.Ifaces())
+			p.Until(func() bool { // the last message of a handshake may arrive late
+				return !slices.ContainsFunc(ifaces, func(i *ucp.Transport) bool { return i.Polled() != (i.Users() > 0) })
 			})
-			assert.NotZero(t, p.a.w.engine.Polled())
+			assert.NotZero(t, p.A.W.Engine().Polled())
 		})
 	}
 }

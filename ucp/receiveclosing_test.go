@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,36 +6,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/wireup"
 )
 
 // TestEP_ClosedInHandshake: an EP closes while its peer replies. It has no lanes, and gets none by the reply, also if
 // the reply arrives before the DISCONNECT is sent, and the DISCONNECT of the peer after it.
 func TestEP_ClosedInHandshake(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("one worker")
 		}
-		p.both()
-		a, b := p.a.ep, p.b.ep
-		r, err := a.TagSend(1, pattern(100, 1), nil)
+		p.Both()
+		a, b := p.A.EP, p.B.EP
+		r, err := a.TagSend(1, testenv.Pattern(100, 1), nil)
 		require.NoError(t, err)
 		if r != nil {
 			defer r.Release()
 		}
-		testenv.ProgressWithin(t, patience, func() bool {
-			if p.a.w.Progress(); a.lane(wireup.AM) == nil {
-				p.b.w.Progress()
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+			if p.A.W.Progress(); a.Lane(wireup.AM) == nil {
+				p.B.W.Progress()
 			}
-			return a.lane(wireup.AM) != nil
+			return a.Lane(wireup.AM) != nil
 		})
-		b.messaging()
-		b.abortAndDisconnect()
-		require.NoError(t, p.a.w.Close())
+		b.Messaging()
+		b.AbortAndDisconnect()
+		require.NoError(t, p.A.W.Close())
 		for range 100 {
-			p.b.w.pollOthers(nil)
+			pollOthers(p.B.W, nil)
 		}
-		p.b.w.Progress()
-		require.NoError(t, p.b.w.Close())
+		p.B.W.Progress()
+		require.NoError(t, p.B.W.Close())
 	})
 }

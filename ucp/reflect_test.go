@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/handshake"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -21,7 +24,7 @@ const (
 )
 
 // lieAbout returns an address like that of w whose tcp iface has another key and the port of l.
-func lieAbout(t *testing.T, w *Worker, l net.Listener, i int) *wireup.Address {
+func lieAbout(t *testing.T, w *ucp.Worker, l net.Listener, i int) *wireup.Address {
 	t.Helper()
 	addr, err := wireup.UnpackAddress(w.Address())
 	require.NoError(t, err)
@@ -42,26 +45,26 @@ func TestRequest_ThirdPartyAddress(t *testing.T) {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
 			require.NoError(t, err)
 			defer l.Close()
-			p := newPair(t, tlsets.Real("", tls...), Config{})
-			liar := p.third(p.b.ctx)
+			p := ucppair.New(t, tlsets.Real("", tls...), ucp.Config{})
+			liar := thirdWorker(p, p.B.Ctx)
 			for i := range 20 {
 				addr := lieAbout(t, liar, l, i)
 				packed, err := addr.Pack()
 				require.NoError(t, err)
-				m := &handshake.Msg{Type: handshake.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.a.w.net.addr.UUID(),
+				m := &handshake.Msg{Type: handshake.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.A.W.AddressInfo().UUID(),
 					SrcEP: uint64(1 + i), Addr: packed}
 				for k := range addr.Resources {
 					m.Lanes = append(m.Lanes, handshake.MsgLane{Src: uint8(k), Dst: uint8(k), Roles: handshake.Set(wireup.AM)})
 				}
-				p.a.w.handleWireup(liar.sealed(p.a.w, m), nil)
+				p.A.W.Handler(wire.AMWireup)(seal(liar, p.A.W, m), nil)
 				for range 100 {
-					p.step()
+					p.Step()
 				}
 			}
 			require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
 			_, err = l.Accept()
 			assert.ErrorContains(t, err, "timeout")
-			p.connect().warm() // others can connect
+			p.Connect().Warm() // others can connect
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -20,8 +22,8 @@ import (
 const registerLen = 1 << 20
 
 // cacheCounts returns a counter summed over all caches of a worker.
-func (x *end) cacheCounts(name string) (n uint64) {
-	for path, v := range counters(x.w) {
+func cacheCounts(x *ucppair.End, name string) (n uint64) {
+	for path, v := range counters(x.W) {
 		var domain string
 		if _, err := fmt.Sscanf(path, "worker/rcache@%s", &domain); err == nil && pathEnds(path, "."+name) {
 			n += v
@@ -33,22 +35,22 @@ func (x *end) cacheCounts(name string) (n uint64) {
 func pathEnds(path, end string) bool { return len(path) > len(end) && path[len(path)-len(end):] == end }
 
 // registersLocal reports whether operations register local buffers; fakes use bcopy for as many bytes.
-func (x *end) registersLocal() bool {
-	a := x.w.ifaces[0].domain.Attr
+func registersLocal(x *ucppair.End) bool {
+	a := x.W.Ifaces()[0].Domain().Attr
 	return a.NeedMemH && a.Component != "fake"
 }
 
 // registrations returns the number of registrations of a context besides the memory of x.
-func (x *end) registrations() int { return x.ctx.memory.Len() - 1 }
+func registrations(x *ucppair.End) int { return x.Ctx.Memory().Len() - 1 }
 
 // sendTag sends a tagged message from an unregistered buffer to another one.
-func (p *pair) sendTag(from, to []byte) {
-	p.t.Helper()
-	recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
-	require.NoError(p.t, err)
-	r, err := p.a.ep.TagSend(7, from, nil)
-	require.NoError(p.t, p.finish(r, err))
-	require.NoError(p.t, p.finish(recv, nil))
+func sendTag(p *ucppair.Pair, from, to []byte) {
+	p.T.Helper()
+	recv, err := p.B.W.TagRecv(to, 7, exact, nil, nil)
+	require.NoError(p.T, err)
+	r, err := p.A.EP.TagSend(7, from, nil)
+	require.NoError(p.T, p.Finish(r, err))
+	require.NoError(p.T, p.Finish(recv, nil))
 }
 
 // registerSets are transports that need registered memory, and others.
@@ -61,13 +63,13 @@ func registerSets() []tlsets.Set {
 }
 
 // overRegistering runs a test over registerSets with the schemes that access remote memory.
-func overRegistering(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
+func overRegistering(t *testing.T, cfg ucp.Config, f func(t *testing.T, p *ucppair.Pair, s proto.Scheme)) {
 	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
 		for _, set := range registerSets() {
 			set.Name = s.String() + "/" + set.Name
 			set.Run(t, func(t *testing.T) {
 				cfg.RndvScheme = s.String()
-				f(t, newPair(t, set, cfg).connect(), s)
+				f(t, ucppair.New(t, set, cfg).Connect(), s)
 			})
 		}
 	}
@@ -76,24 +78,24 @@ func overRegistering(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s p
 // TestRegCache_Hits: buffers of messages are registered once, with the access that the scheme needs, and found in the
 // cache when they are used again.
 func TestRegCache_Hits(t *testing.T) {
-	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+	overRegistering(t, ucp.Config{}, func(t *testing.T, p *ucppair.Pair, s proto.Scheme) {
 		from, to := make([]byte, registerLen), make([]byte, registerLen)
 		for i := range 4 {
-			copy(from, pattern(registerLen, i))
-			p.sendTag(from, to)
-			requireBytes(t, from, to)
+			copy(from, testenv.Pattern(registerLen, i))
+			sendTag(p, from, to)
+			testenv.RequireBytes(t, from, to)
 		}
-		there, here := &p.a, &p.b // there: the side whose memory the other one accesses
+		there, here := &p.A, &p.B // there: the side whose memory the other one accesses
 		if s == proto.Put {
 			there, here = here, there
 		}
-		assert.EqualValues(t, 1, there.cacheCounts("misses"))
-		assert.EqualValues(t, 3, there.cacheCounts("hits"))
-		assert.Equal(t, 1, there.registrations())
-		if there.registersLocal() {
-			assert.EqualValues(t, 1, here.cacheCounts("misses"), "the local buffer of the access")
+		assert.EqualValues(t, 1, cacheCounts(there, "misses"))
+		assert.EqualValues(t, 3, cacheCounts(there, "hits"))
+		assert.Equal(t, 1, registrations(there))
+		if registersLocal(there) {
+			assert.EqualValues(t, 1, cacheCounts(here, "misses"), "the local buffer of the access")
 		} else {
-			assert.Zero(t, here.registrations())
+			assert.Zero(t, registrations(here))
 		}
 	})
 }
@@ -101,22 +103,22 @@ func TestRegCache_Hits(t *testing.T) {
 // TestRegCache_Parts: the cache finds a part of a registration, also for active messages. It does not find the whole
 // buffer if a part is registered.
 func TestRegCache_Parts(t *testing.T) {
-	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
-		from, to := pattern(registerLen, 1), make([]byte, registerLen)
-		p.sendTag(from, to)
-		before := p.a.cacheCounts("misses") + p.b.cacheCounts("misses")
-		var recv *Request
-		p.b.w.OnActive(1, func(m *ActiveMessage) {
+	overRegistering(t, ucp.Config{}, func(t *testing.T, p *ucppair.Pair, s proto.Scheme) {
+		from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
+		sendTag(p, from, to)
+		before := cacheCounts(&p.A, "misses") + cacheCounts(&p.B, "misses")
+		var recv *ucp.Request
+		p.B.W.OnActive(1, func(m *ucp.ActiveMessage) {
 			var err error
 			recv, err = m.Recv(to[100:], nil)
 			require.NoError(t, err)
 		})
 		clear(to)
-		r, err := p.a.ep.SendActive(1, nil, from[:registerLen-100], nil)
-		require.NoError(t, p.finish(r, err))
-		require.NoError(t, p.finish(recv, nil))
-		requireBytes(t, from[:registerLen-100], to[100:])
-		assert.Equal(t, before, p.a.cacheCounts("misses")+p.b.cacheCounts("misses"))
+		r, err := p.A.EP.SendActive(1, nil, from[:registerLen-100], nil)
+		require.NoError(t, p.Finish(r, err))
+		require.NoError(t, p.Finish(recv, nil))
+		testenv.RequireBytes(t, from[:registerLen-100], to[100:])
+		assert.Equal(t, before, cacheCounts(&p.A, "misses")+cacheCounts(&p.B, "misses"))
 	})
 }
 
@@ -124,27 +126,27 @@ func TestRegCache_Parts(t *testing.T) {
 func TestRegCache_Limits(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		cache RCacheConfig
+		cache ucp.RCacheConfig
 		most  int // registrations of a
 	}{
-		{"regions", RCacheConfig{MaxRegions: 2}, 2},
-		{"bytes", RCacheConfig{MaxSize: 3*registerLen + 5}, 3},
-		{"none", RCacheConfig{MaxSize: config.MemZero}, 0},
+		{"regions", ucp.RCacheConfig{MaxRegions: 2}, 2},
+		{"bytes", ucp.RCacheConfig{MaxSize: 3*registerLen + 5}, 3},
+		{"none", ucp.RCacheConfig{MaxSize: config.MemZero}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.most > 2 {
 				testenv.SkipShort(t, "another limit of the same cache")
 			}
-			overRegistering(t, Config{RCache: tc.cache}, func(t *testing.T, p *pair, s proto.Scheme) {
+			overRegistering(t, ucp.Config{RCache: tc.cache}, func(t *testing.T, p *ucppair.Pair, s proto.Scheme) {
 				to := make([]byte, registerLen)
 				for i := range 6 {
-					p.sendTag(pattern(registerLen, i), to)
-					assert.LessOrEqual(t, p.a.registrations(), tc.most)
-					assert.LessOrEqual(t, p.b.registrations(), tc.most)
+					sendTag(p, testenv.Pattern(registerLen, i), to)
+					assert.LessOrEqual(t, registrations(&p.A), tc.most)
+					assert.LessOrEqual(t, registrations(&p.B), tc.most)
 				}
 				if s == proto.Get {
-					assert.Equal(t, tc.most, p.a.registrations())
-					assert.EqualValues(t, 6-tc.most, p.a.cacheCounts("evictions"))
+					assert.Equal(t, tc.most, registrations(&p.A))
+					assert.EqualValues(t, 6-tc.most, cacheCounts(&p.A, "evictions"))
 				}
 			})
 		})
@@ -153,26 +155,26 @@ func TestRegCache_Limits(t *testing.T) {
 
 // TestRegCache_Disabled: nothing is registered, and messages use another scheme.
 func TestRegCache_Disabled(t *testing.T) {
-	overRegistering(t, Config{RCache: RCacheConfig{Enable: config.No}}, func(t *testing.T, p *pair, _ proto.Scheme) {
-		from, to := pattern(registerLen, 1), make([]byte, registerLen)
-		p.sendTag(from, to)
-		requireBytes(t, from, to)
-		assert.Zero(t, p.a.registrations()+p.b.registrations())
+	overRegistering(t, ucp.Config{RCache: ucp.RCacheConfig{Enable: config.No}}, func(t *testing.T, p *ucppair.Pair, _ proto.Scheme) {
+		from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
+		sendTag(p, from, to)
+		testenv.RequireBytes(t, from, to)
+		assert.Zero(t, registrations(&p.A)+registrations(&p.B))
 	})
 }
 
 // TestRegCache_CannotRegister: messages of memory that cannot be registered use another scheme.
 func TestRegCache_CannotRegister(t *testing.T) {
 	for _, scheme := range tlsets.RndvSchemes {
-		p, f := fakePair(t, Config{RndvScheme: scheme}, faketp.LikeRC(), faketp.LikeUD())
-		p.connect()
+		p, f := ucppair.Fake(t, ucp.Config{RndvScheme: scheme}, faketp.LikeRC(), faketp.LikeUD())
+		p.Connect()
 		f.NoReg = true
-		from, to := pattern(registerLen, 1), make([]byte, registerLen)
-		p.sendTag(from, to)
-		requireBytes(t, from, to)
-		require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
-		require.NoError(t, p.flush())
-		requireBytes(t, from[:memLen], p.b.mem.Bytes())
+		from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
+		sendTag(p, from, to)
+		testenv.RequireBytes(t, from, to)
+		require.NoError(t, p.Finish(p.A.EP.Put(from[:tlsets.MemLen], p.B.Mem.Addr(), p.A.Key, nil)))
+		require.NoError(t, p.Flush())
+		testenv.RequireBytes(t, from[:tlsets.MemLen], p.B.Mem.Bytes())
 		f.NoReg = false
 	}
 }
@@ -180,62 +182,62 @@ func TestRegCache_CannotRegister(t *testing.T) {
 // TestRegCache_Invalidate: Invalidate removes cached registrations that are not in use. If some are in use, it returns an
 // error.
 func TestRegCache_Invalidate(t *testing.T) {
-	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
-		require.NoError(t, p.a.w.Invalidate(make([]byte, 1)), "there is none")
-		from, other, to := pattern(registerLen, 1), pattern(registerLen, 2), make([]byte, registerLen)
-		p.sendTag(from, to)
-		p.sendTag(other, to)
-		n := p.a.registrations()
-		require.NoError(t, p.a.w.Invalidate(from[5:6]))
-		if s == proto.Get || p.a.registersLocal() {
-			assert.Equal(t, n-1, p.a.registrations())
+	overRegistering(t, ucp.Config{}, func(t *testing.T, p *ucppair.Pair, s proto.Scheme) {
+		require.NoError(t, p.A.W.Invalidate(make([]byte, 1)), "there is none")
+		from, other, to := testenv.Pattern(registerLen, 1), testenv.Pattern(registerLen, 2), make([]byte, registerLen)
+		sendTag(p, from, to)
+		sendTag(p, other, to)
+		n := registrations(&p.A)
+		require.NoError(t, p.A.W.Invalidate(from[5:6]))
+		if s == proto.Get || registersLocal(&p.A) {
+			assert.Equal(t, n-1, registrations(&p.A))
 		}
-		require.NoError(t, p.a.w.Purge())
-		require.NoError(t, p.b.w.Purge())
-		assert.Zero(t, p.a.registrations()+p.b.registrations())
+		require.NoError(t, p.A.W.Purge())
+		require.NoError(t, p.B.W.Purge())
+		assert.Zero(t, registrations(&p.A)+registrations(&p.B))
 		if s != proto.Get {
 			return
 		}
-		r, err := p.a.ep.TagSend(7, from, nil) // announced, and not received yet
+		r, err := p.A.EP.TagSend(7, from, nil) // announced, and not received yet
 		require.NoError(t, err)
 		require.NotNil(t, r)
-		p.until(func() bool { return p.b.w.tag.table.Unexpected() > 0 })
-		assert.Equal(t, 1, p.a.registrations())
-		assert.Equal(t, ucs.ErrBusy, p.a.w.Invalidate(from))
-		require.NoError(t, p.finish(p.b.w.TagRecv(to, 7, exact, nil, nil)))
-		require.NoError(t, p.finish(r, nil))
-		requireBytes(t, from, to)
-		assert.Zero(t, p.a.registrations(), "deregistered after its last use")
-		require.NoError(t, p.a.w.Invalidate(from))
+		p.Until(func() bool { return p.B.W.Tags().Unexpected() > 0 })
+		assert.Equal(t, 1, registrations(&p.A))
+		assert.Equal(t, ucs.ErrBusy, p.A.W.Invalidate(from))
+		require.NoError(t, p.Finish(p.B.W.TagRecv(to, 7, exact, nil, nil)))
+		require.NoError(t, p.Finish(r, nil))
+		testenv.RequireBytes(t, from, to)
+		assert.Zero(t, registrations(&p.A), "deregistered after its last use")
+		require.NoError(t, p.A.W.Invalidate(from))
 	})
 }
 
 // TestRegCache_FailedOperation: after an operation has failed, its key gives the peer no access.
 func TestRegCache_FailedOperation(t *testing.T) {
-	overRegistering(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
-		from, to := pattern(registerLen, 1), make([]byte, registerLen)
-		p.sendTag(from[:1], to[:1])
-		r, err := p.a.ep.TagSend(7, from, nil)
+	overRegistering(t, ucp.Config{}, func(t *testing.T, p *ucppair.Pair, s proto.Scheme) {
+		from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
+		sendTag(p, from[:1], to[:1])
+		r, err := p.A.EP.TagSend(7, from, nil)
 		require.NoError(t, err)
 		require.NotNil(t, r)
-		p.until(func() bool { return p.b.w.tag.table.Unexpected() > 0 })
+		p.Until(func() bool { return p.B.W.Tags().Unexpected() > 0 })
 		if s == proto.Put {
-			recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
+			recv, err := p.B.W.TagRecv(to, 7, exact, nil, nil)
 			require.NoError(t, err)
 			require.NotNil(t, recv)
-			assert.Equal(t, 1, p.b.registrations())
+			assert.Equal(t, 1, registrations(&p.B))
 			defer func() {
-				p.until(recv.Done)
-				assert.Error(t, recv.take())
-				assert.Zero(t, p.b.registrations())
+				p.Until(recv.Done)
+				assert.Error(t, recv.Take())
+				assert.Zero(t, registrations(&p.B))
 			}()
 		} else {
-			assert.Equal(t, 1, p.a.registrations())
+			assert.Equal(t, 1, registrations(&p.A))
 		}
-		require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
-		p.until(r.Done)
-		assert.Error(t, r.take())
-		assert.Zero(t, p.a.registrations())
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseForce)))
+		p.Until(r.Done)
+		assert.Error(t, r.Take())
+		assert.Zero(t, registrations(&p.A))
 	})
 }
 
@@ -243,13 +245,13 @@ func TestRegCache_FailedOperation(t *testing.T) {
 // closes after the access.
 func TestRegCache_PeerAccess(t *testing.T) {
 	f := faketp.New(faketp.LikeSM())
-	ctx, err := NewContext(Config{RndvScheme: "get_zcopy"}, f)
+	ctx, err := ucp.NewContext(ucp.Config{RndvScheme: "get_zcopy"}, f)
 	require.NoError(t, err)
-	w, err := ctx.NewWorker(WorkerConfig{})
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
-	l, err := w.registerCached(ctx.memory.Domains[0], make([]byte, 8), uct.AccessRemoteRead)
+	release, err := w.RegisterCached(ctx.Memory().Domains[0], make([]byte, 8), uct.AccessRemoteRead)
 	require.NoError(t, err)
-	l.release()
+	release()
 	f.Inside = []int{42}
 	require.NoError(t, w.Close())
 	var inUse *ucs.InUseError
@@ -263,41 +265,28 @@ func TestRegCache_PeerAccess(t *testing.T) {
 func TestRegCache_PutGet(t *testing.T) {
 	for _, set := range registerSets()[1:] {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{}).connect().warm()
-			mem := p.b.memOf(t, registerLen)
-			key, err := p.a.ep.Unpack(mem.Pack())
+			p := ucppair.New(t, set, ucp.Config{}).Connect().Warm()
+			mem := memOf(&p.B, t, registerLen)
+			key, err := p.A.EP.Unpack(mem.Pack())
 			require.NoError(t, err)
 			defer key.Close()
-			from, to := pattern(registerLen, 1), make([]byte, registerLen)
+			from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
 			move := func() {
-				r, err := p.a.ep.Put(from, mem.Addr(), key, nil)
-				p.end(r, err)
-				p.end(p.a.ep.Flush())
-				r, err = p.a.ep.Get(to, mem.Addr(), key, nil)
-				p.end(r, err)
+				r, err := p.A.EP.Put(from, mem.Addr(), key, nil)
+				p.MustFinish(r, err)
+				p.MustFinish(p.A.EP.Flush())
+				r, err = p.A.EP.Get(to, mem.Addr(), key, nil)
+				p.MustFinish(r, err)
 			}
 			move()
-			requireBytes(t, from, to)
-			if p.a.registersLocal() {
-				assert.Equal(t, 2, p.a.registrations(), "one for each access")
+			testenv.RequireBytes(t, from, to)
+			if registersLocal(&p.A) {
+				assert.Equal(t, 2, registrations(&p.A), "one for each access")
 				testenv.NoAllocs(t, "put and get", move)
 			} else {
-				assert.Zero(t, p.a.registrations())
+				assert.Zero(t, registrations(&p.A))
 			}
 		})
-	}
-}
-
-// end waits for an operation that must succeed, without allocating.
-func (p *pair) end(r *Request, err error) {
-	if err != nil {
-		panic(err)
-	}
-	for r != nil && !r.Done() {
-		p.step()
-	}
-	if r != nil && r.take() != nil {
-		panic("it has failed")
 	}
 }
 
@@ -312,14 +301,14 @@ func TestRegCache_ByCost(t *testing.T) {
 		leased int
 	}{{"rc", tlsets.Real("rc", `\rc`), uct.Cost{}, 1}, {"slow kernel", tlsets.Real("sm", "sm"), slow, 0}, {"fast kernel", tlsets.Real("sm", "sm"), fast, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, tc.set, Config{}).connect()
-			for _, e := range []*end{&p.a, &p.b} {
-				e.w.ifaces[0].costs().RegReach = tc.reach
+			p := ucppair.New(t, tc.set, ucp.Config{}).Connect()
+			for _, e := range []*ucppair.End{&p.A, &p.B} {
+				e.W.Ifaces()[0].Costs().RegReach = tc.reach
 			}
-			from, to := pattern(registerLen, 1), make([]byte, registerLen)
-			p.sendTag(from, to)
-			requireBytes(t, from, to)
-			assert.Equal(t, tc.leased, p.a.registrations())
+			from, to := testenv.Pattern(registerLen, 1), make([]byte, registerLen)
+			sendTag(p, from, to)
+			testenv.RequireBytes(t, from, to)
+			assert.Equal(t, tc.leased, registrations(&p.A))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,16 +7,18 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // TestAllocs_Announced: messages with rendezvous by get from registered memory allocate nothing after warm-up, on
 // either side.
 func TestAllocs_Announced(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect()
-	from, into := &OpParams{Mem: p.a.mem}, &OpParams{Mem: p.b.mem}
-	data, buf := p.a.mem.Bytes(), p.b.mem.Bytes()
-	copy(data, pattern(len(data), 1))
-	p.b.w.OnActive(1, func(m *ActiveMessage) {
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Connect()
+	from, into := &ucp.OpParams{Mem: p.A.Mem}, &ucp.OpParams{Mem: p.B.Mem}
+	data, buf := p.A.Mem.Bytes(), p.B.Mem.Bytes()
+	copy(data, testenv.Pattern(len(data), 1))
+	p.B.W.OnActive(1, func(m *ucp.ActiveMessage) {
 		if r, err := m.Recv(buf, into); err != nil {
 			panic(err)
 		} else if r != nil {
@@ -27,25 +29,25 @@ func TestAllocs_Announced(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"active", func() { p.endBoth(p.a.ep.SendActive(1, nil, data, from)) }},
+		{"active", func() { p.MustFinish(p.A.EP.SendActive(1, nil, data, from)) }},
 		{"tag", func() {
-			r, err := p.b.w.TagRecv(buf, 1, ^uint64(0), nil, into)
+			r, err := p.B.W.TagRecv(buf, 1, ^uint64(0), nil, into)
 			if err != nil {
 				panic(err)
 			}
-			p.endBoth(p.a.ep.TagSend(1, data, from))
-			p.endBoth(r, nil)
+			p.MustFinish(p.A.EP.TagSend(1, data, from))
+			p.MustFinish(r, nil)
 		}},
 		{"tag unexpected", func() {
-			s, err := p.a.ep.TagSend(1, data, from)
+			s, err := p.A.EP.TagSend(1, data, from)
 			if err != nil {
 				panic(err)
 			}
-			for _, _, ok := p.b.w.TagProbe(1, ^uint64(0), false); !ok; _, _, ok = p.b.w.TagProbe(1, ^uint64(0), false) {
-				p.step()
+			for _, _, ok := p.B.W.TagProbe(1, ^uint64(0), false); !ok; _, _, ok = p.B.W.TagProbe(1, ^uint64(0), false) {
+				p.Step()
 			}
-			p.endBoth(p.b.w.TagRecv(buf, 1, ^uint64(0), nil, into))
-			p.endBoth(s, nil)
+			p.MustFinish(p.B.W.TagRecv(buf, 1, ^uint64(0), nil, into))
+			p.MustFinish(s, nil)
 		}},
 	} {
 		clear(buf)
@@ -53,7 +55,7 @@ func TestAllocs_Announced(t *testing.T) {
 			tc.do()
 		}
 		testenv.NoAllocs(t, tc.name, tc.do)
-		requireBytes(t, data, buf)
+		testenv.RequireBytes(t, data, buf)
 	}
-	require.Zero(t, p.a.w.stats.badMessages.Load())
+	require.Zero(t, p.A.W.BadMessages().Load())
 }

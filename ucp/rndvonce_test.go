@@ -1,7 +1,10 @@
-package ucp
+package ucp_test
 
 import (
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"testing"
 
@@ -15,60 +18,60 @@ import (
 func TestRndv_AtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		before func(p *pair, e *EP) (reqs []*Request)
+		before func(p *ucppair.Pair, e *ucp.EP) (reqs []*ucp.Request)
 		atOnce bool
 	}{
-		{"nothing in the way", func(*pair, *EP) []*Request { return nil }, true},
-		{"a full lane", func(p *pair, e *EP) (reqs []*Request) {
-			e.msgs.Credit += 1 << 30 // so that the credit lasts
+		{"nothing in the way", func(*ucppair.Pair, *ucp.EP) []*ucp.Request { return nil }, true},
+		{"a full lane", func(p *ucppair.Pair, e *ucp.EP) (reqs []*ucp.Request) {
+			e.Messages().Credit += 1 << 30 // so that the credit lasts
 			for len(reqs) == 0 {
-				if r := p.tagSend(7, pattern(8, 7)); r != nil {
+				if r := tagSend(p, 7, testenv.Pattern(8, 7)); r != nil {
 					reqs = append(reqs, r)
 				}
 			}
 			return reqs
 		}, false},
-		{"no credit", func(_ *pair, e *EP) []*Request {
-			e.msgs.Credit -= e.msgs.Credit + window.Reserve(e.msgs.Most)
+		{"no credit", func(_ *ucppair.Pair, e *ucp.EP) []*ucp.Request {
+			e.Messages().Credit -= e.Messages().Credit + window.Reserve(e.Messages().Most)
 			return nil
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect()
+			p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Connect()
 			const n = 40_000
-			from, to := p.a.memOf(t, n), p.b.memOf(t, n)
-			recv, err := p.b.w.TagRecv(to.Bytes(), 1, exact, nil, &OpParams{Mem: to})
+			from, to := memOf(&p.A, t, n), memOf(&p.B, t, n)
+			recv, err := p.B.W.TagRecv(to.Bytes(), 1, exact, nil, &ucp.OpParams{Mem: to})
 			require.NoError(t, err)
-			require.NoError(t, p.finish(p.a.ep.TagSend(1, from.Bytes(), &OpParams{Mem: from})))
-			require.NoError(t, p.finish(recv, nil)) // the window has grown, and there are lanes
-			e, credit := p.a.ep, p.a.ep.msgs.Credit
-			copy(from.Bytes(), pattern(n, 3))
-			recv, err = p.b.w.TagRecv(to.Bytes(), 1, exact, nil, &OpParams{Mem: to})
+			require.NoError(t, p.Finish(p.A.EP.TagSend(1, from.Bytes(), &ucp.OpParams{Mem: from})))
+			require.NoError(t, p.Finish(recv, nil)) // the window has grown, and there are lanes
+			e, credit := p.A.EP, p.A.EP.Messages().Credit
+			copy(from.Bytes(), testenv.Pattern(n, 3))
+			recv, err = p.B.W.TagRecv(to.Bytes(), 1, exact, nil, &ucp.OpParams{Mem: to})
 			require.NoError(t, err)
 			require.NotNil(t, recv)
 			reqs := tc.before(p, e)
-			sent, err := e.TagSend(1, from.Bytes(), &OpParams{Mem: from})
+			sent, err := e.TagSend(1, from.Bytes(), &ucp.OpParams{Mem: from})
 			require.NoError(t, err)
 			require.NotNil(t, sent)
-			assert.Equal(t, tc.atOnce, sent.flags == reqPosted|placeAwaited, "flags %#x", sent.flags)
+			assert.Equal(t, tc.atOnce, sent.PostedInOneCall(), sent.Text())
 			if tc.atOnce {
-				assert.Equal(t, credit-messageCharge, e.msgs.Credit)
-				p.b.w.Progress()
+				assert.Equal(t, credit-window.MessageCharge, e.Messages().Credit)
+				p.B.W.Progress()
 				assert.True(t, recv.Done())
 				assert.False(t, sent.Done())
 			}
-			if e.msgs.Credit < 0 {
-				e.msgs.Credit = credit
-				e.replayMessages()
+			if e.Messages().Credit < 0 {
+				e.Messages().Credit = credit
+				e.ReplayMessages()
 			}
-			require.NoError(t, p.finish(recv, nil))
-			require.NoError(t, p.finish(sent, nil))
-			requireBytes(t, pattern(n, 3), to.Bytes())
+			require.NoError(t, p.Finish(recv, nil))
+			require.NoError(t, p.Finish(sent, nil))
+			testenv.RequireBytes(t, testenv.Pattern(n, 3), to.Bytes())
 			for _, r := range reqs {
-				require.NoError(t, p.finish(r, nil))
+				require.NoError(t, p.Finish(r, nil))
 			}
-			assert.False(t, e.awaited.first != nil)
-			assert.Zero(t, p.a.w.pool.remote.Len())
+			assert.Nil(t, e.Awaited())
+			assert.Zero(t, p.A.W.RemoteRequests().Len())
 		})
 	}
 }

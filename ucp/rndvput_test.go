@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -38,21 +40,21 @@ func TestRndvPut_CompletesWithoutSender(t *testing.T) {
 		t.Run(tls, func(t *testing.T) {
 			p := newRndvPair(t, tlsets.Real(tls, tls), putScheme)
 			first := p.send(tlsets.LongMessage, 0) // both sides have their lanes
-			require.NoError(t, p.finish(p.recv(p.announcement(), p.to.Bytes()), nil))
-			require.NoError(t, p.finish(first, nil))
+			require.NoError(t, p.Finish(p.recv(p.announcement(), p.to.Bytes()), nil))
+			require.NoError(t, p.Finish(first, nil))
 			sent := p.send(tlsets.LongMessage, 1)
 			recv := p.recv(p.announcement(), p.to.Bytes())
-			testenv.ProgressWithin(t, patience, func() bool {
-				p.a.w.Progress()
-				return sent.Done() || sent.place() == placeDelegated
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+				p.A.W.Progress()
+				return sent.Done() || sent.Delegated()
 			})
-			testenv.ProgressWithin(t, patience, func() bool { // without a call of the sender
-				p.b.w.Progress()
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool { // without a call of the sender
+				p.B.W.Progress()
 				return recv.Done()
 			})
-			require.NoError(t, p.finish(recv, nil))
-			requireBytes(t, p.from.Bytes(), p.to.Bytes())
-			require.NoError(t, p.finish(sent, nil))
+			require.NoError(t, p.Finish(recv, nil))
+			testenv.RequireBytes(t, p.from.Bytes(), p.to.Bytes())
+			require.NoError(t, p.Finish(sent, nil))
 		})
 	}
 }
@@ -63,46 +65,46 @@ func TestRndvPut_CompletesAfterData(t *testing.T) {
 	for _, set := range append(faketp.AllSets(), stripedTCP()) {
 		set.Run(t, func(t *testing.T) {
 			const n, size = 32, 40_000
-			p := newPair(t, set, Config{RndvScheme: putScheme, RndvThresh: 1})
-			from, to := p.a.memOf(t, n*size), p.b.memOf(t, n*size)
-			copy(from.Bytes(), pattern(n*size, 3))
-			p.connect()
-			var sent, recv [n]*Request
+			p := ucppair.New(t, set, ucp.Config{RndvScheme: putScheme, RndvThresh: 1})
+			from, to := memOf(&p.A, t, n*size), memOf(&p.B, t, n*size)
+			copy(from.Bytes(), testenv.Pattern(n*size, 3))
+			p.Connect()
+			var sent, recv [n]*ucp.Request
 			for i := range n {
-				r, err := p.b.w.TagRecv(to.Bytes()[i*size:][:size], uint64(i), ^uint64(0), nil, &OpParams{Mem: to})
+				r, err := p.B.W.TagRecv(to.Bytes()[i*size:][:size], uint64(i), ^uint64(0), nil, &ucp.OpParams{Mem: to})
 				require.NoError(t, err)
 				recv[i] = r
 			}
 			for i := range n {
-				params := &OpParams{Mem: from}
+				params := &ucp.OpParams{Mem: from}
 				if i%2 == 0 {
 					params = nil
 				}
-				r, err := p.a.ep.TagSend(uint64(i), from.Bytes()[i*size:][:size], params)
+				r, err := p.A.EP.TagSend(uint64(i), from.Bytes()[i*size:][:size], params)
 				require.NoError(t, err)
 				sent[i] = r
 			}
 			seen := [n]bool{}
 			for left := n; left > 0; {
-				p.until(func() bool { return anyDone(recv[:], seen[:]) })
+				p.Until(func() bool { return anyDone(recv[:], seen[:]) })
 				for i, r := range recv {
 					if r.Done() && !seen[i] {
 						seen[i] = true
 						left--
-						requireBytes(t, from.Bytes()[i*size:][:size], to.Bytes()[i*size:][:size])
+						testenv.RequireBytes(t, from.Bytes()[i*size:][:size], to.Bytes()[i*size:][:size])
 					}
 				}
 			}
 			for i := range n {
-				require.NoError(t, p.finish(recv[i], nil))
-				require.NoError(t, p.finish(sent[i], nil))
+				require.NoError(t, p.Finish(recv[i], nil))
+				require.NoError(t, p.Finish(sent[i], nil))
 			}
 		})
 	}
 }
 
 // anyDone reports whether a request has completed that was not seen.
-func anyDone(reqs []*Request, seen []bool) bool {
+func anyDone(reqs []*ucp.Request, seen []bool) bool {
 	for i, r := range reqs {
 		if r.Done() && !seen[i] {
 			return true
@@ -120,17 +122,17 @@ func TestRndvPut_TargetRejects(t *testing.T) {
 		}
 		set.Run(t, func(t *testing.T) {
 			p := newRndvPair(t, set, putScheme)
-			p.warm()
+			p.Warm()
 			sent := p.send(tlsets.LongMessage, 1)
 			recv := p.recv(p.announcement(), p.to.Bytes())
-			gone := p.b.memOf(t, tlsets.LongMessage)
-			rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: recv.remote, Length: tlsets.LongMessage, Addr: gone.Addr(), Key: gone.Pack()}
+			gone := memOf(&p.B, t, tlsets.LongMessage)
+			rtr := wire.RTR{EP: p.A.EP.ID(), ID: sent.RemoteID(), Recv: recv.RemoteID(), Length: tlsets.LongMessage, Addr: gone.Addr(), Key: gone.Pack()}
 			require.NoError(t, gone.Close())
-			p.a.w.handleRTR(rtr.Append(nil), nil)
-			err := p.finish(sent, nil)
-			p.idle()
+			p.A.W.Handler(wire.AMRTR)(rtr.Append(nil), nil)
+			err := p.Finish(sent, nil)
+			idle(p.Pair)
 			if recv.Done() && recv.Status() == ucs.StatusOK { // it was sent in fragments instead
-				requireBytes(t, p.from.Bytes(), p.to.Bytes())
+				testenv.RequireBytes(t, p.from.Bytes(), p.to.Bytes())
 			} else {
 				require.Error(t, err)
 				failed[set.Name] = true
@@ -159,13 +161,13 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 				return layered(tlsets.Components(all.Config{}), wrap.Faults(plan)), tlsets.Components(all.Config{})
 			}
 			p := newRndvPair(t, set, putScheme)
-			p.warm()
+			p.Warm()
 			sent := p.send(tlsets.LongMessage, 1)
 			armed = true
 			recv := p.recv(p.announcement(), p.to.Bytes())
-			require.ErrorIs(t, p.finish(sent, nil), ucs.ErrTimedOut)
+			require.ErrorIs(t, p.Finish(sent, nil), ucs.ErrTimedOut)
 			require.True(t, put)
-			require.Error(t, p.finish(recv, nil))
+			require.Error(t, p.Finish(recv, nil))
 		})
 	}
 }
@@ -183,13 +185,13 @@ func TestRndvPut_LaneRejects(t *testing.T) {
 		return layered(tlsets.Components(all.Config{}), wrap.Faults(plan)), tlsets.Components(all.Config{})
 	}
 	p := newRndvPair(t, set, putScheme)
-	p.warm()
+	p.Warm()
 	armed = true
 	sent := p.send(tlsets.LongMessage, 1)
 	recv := p.recv(p.announcement(), p.to.Bytes())
-	require.ErrorIs(t, p.finish(sent, nil), ucs.ErrIO)
-	require.ErrorIs(t, p.finish(recv, nil), ucs.ErrIO)
-	require.NoError(t, p.a.ep.Err())
+	require.ErrorIs(t, p.Finish(sent, nil), ucs.ErrIO)
+	require.ErrorIs(t, p.Finish(recv, nil), ucs.ErrIO)
+	require.NoError(t, p.A.EP.Err())
 }
 
 // TestRndvPut_LaneReplaced: if the lane breaks after a part of the data was put, the put starts again over the next
@@ -200,31 +202,31 @@ func TestRndvPut_LaneReplaced(t *testing.T) {
 	second.Caps &^= uct.CapAM
 	for _, registered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("registered=%v", registered), func(t *testing.T) {
-			cfg := Config{RndvScheme: putScheme, RndvThresh: 1}
+			cfg := ucp.Config{RndvScheme: putScheme, RndvThresh: 1}
 			cfg.RCache.Enable = config.No
-			p := newPair(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).connect().warm()
+			p := ucppair.New(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).Connect().Warm()
 			const n = 20 * faketp.MaxBcopy
-			from, to := p.a.memOf(t, n), p.b.memOf(t, n)
-			copy(from.Bytes(), pattern(n, 1))
-			params := (*OpParams)(nil)
+			from, to := memOf(&p.A, t, n), memOf(&p.B, t, n)
+			copy(from.Bytes(), testenv.Pattern(n, 1))
+			params := (*ucp.OpParams)(nil)
 			if registered {
-				params = &OpParams{Mem: from}
+				params = &ucp.OpParams{Mem: from}
 			}
-			recv, err := p.b.w.TagRecv(to.Bytes(), 1, ^uint64(0), nil, &OpParams{Mem: to})
+			recv, err := p.B.W.TagRecv(to.Bytes(), 1, ^uint64(0), nil, &ucp.OpParams{Mem: to})
 			require.NoError(t, err)
-			sent, err := p.a.ep.TagSend(1, from.Bytes(), params)
+			sent, err := p.A.EP.TagSend(1, from.Bytes(), params)
 			require.NoError(t, err)
-			testenv.ProgressWithin(t, patience, func() bool {
-				p.b.w.Progress()
-				p.a.w.Progress()
-				return sent.place() == placeDelegated
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+				p.B.W.Progress()
+				p.A.W.Progress()
+				return sent.Delegated()
 			})
-			breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
-			require.NoError(t, p.finish(sent, nil))
-			require.NoError(t, p.finish(recv, nil))
-			requireBytes(t, pattern(n, 1), to.Bytes())
-			assert.Positive(t, counters(p.a.w)["worker.repeated_transfers"])
-			require.NoError(t, p.a.ep.Err())
+			breakLane(p.A.EP, wireup.RMA, ucs.StatusIOError)
+			require.NoError(t, p.Finish(sent, nil))
+			require.NoError(t, p.Finish(recv, nil))
+			testenv.RequireBytes(t, testenv.Pattern(n, 1), to.Bytes())
+			assert.Positive(t, counters(p.A.W)["worker.repeated_transfers"])
+			require.NoError(t, p.A.EP.Err())
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -25,44 +27,44 @@ const sharers = 8
 // TestSharedWorker_NoWakeUpIsLost: goroutines do operations of all classes through one worker that sleeps whenever it
 // may, without a timeout.
 func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		for _, w := range []*Worker{p.a.w, p.b.w} {
-			w.engine.Spin.Fixed, w.engine.ParkLimit = engine.YieldPolls, time.Hour
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		for _, w := range []*ucp.Worker{p.A.W, p.B.W} {
+			w.Engine().Spin.Fixed, w.Engine().ParkLimit = engine.YieldPolls, time.Hour
 		}
-		p.connect()
-		p.serve()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		p.Connect()
+		serveBoth(p)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 		defer cancel()
-		s := p.a.w.Share()
+		s := p.A.W.Share()
 		var running sync.WaitGroup
 		for i := range sharers {
-			running.Go(func() { p.share(ctx, t, s, i) })
+			running.Go(func() { shareOps(p, ctx, t, s, i) })
 		}
 		running.Wait()
-		assert.False(t, s.driven.Load())
-		assert.Zero(t, s.blocked)
+		assert.False(t, s.Driven())
+		assert.Zero(t, s.Blocked())
 	})
 }
 
-// share does operations on a part of the memory.
-func (p *pair) share(ctx context.Context, t *testing.T, s *SharedWorker, i int) {
+// shareOps does operations on a part of the memory.
+func shareOps(p *ucppair.Pair, ctx context.Context, t *testing.T, s *ucp.SharedWorker, i int) {
 	rng := rand.New(rand.NewPCG(1, uint64(i)))
-	const slot = memLen / sharers / 2
-	addr := p.b.mem.Addr() + uint64(i*slot)
-	run := func(start func() (*Request, error)) bool { return assert.NoError(t, s.Run(ctx, start)) }
+	const slot = tlsets.MemLen / sharers / 2
+	addr := p.B.Mem.Addr() + uint64(i*slot)
+	run := func(start func() (*ucp.Request, error)) bool { return assert.NoError(t, s.Run(ctx, start)) }
 	for k := range 20 {
-		want := pattern(1+rng.IntN(slot), k)
-		ok := run(func() (*Request, error) { return p.a.ep.Put(want, addr, p.a.key, nil) })
+		want := testenv.Pattern(1+rng.IntN(slot), k)
+		ok := run(func() (*ucp.Request, error) { return p.A.EP.Put(want, addr, p.A.Key, nil) })
 		if rng.IntN(2) == 0 {
-			s.Do(func(w *Worker) { w.Progress() })
+			s.Do(func(w *ucp.Worker) { w.Progress() })
 		}
-		ok = ok && run(p.a.ep.Flush)
+		ok = ok && run(p.A.EP.Flush)
 		got := make([]byte, len(want))
-		ok = ok && run(func() (*Request, error) { return p.a.ep.Get(got, addr, p.a.key, nil) })
+		ok = ok && run(func() (*ucp.Request, error) { return p.A.EP.Get(got, addr, p.A.Key, nil) })
 		old := new(uint64)
-		counter := p.b.mem.Addr() + memLen/2 + uint64(8*i)
-		ok = ok && run(func() (*Request, error) {
-			return p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, old, counter, p.a.key)
+		counter := p.B.Mem.Addr() + tlsets.MemLen/2 + uint64(8*i)
+		ok = ok && run(func() (*ucp.Request, error) {
+			return p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, old, counter, p.A.Key)
 		})
 		if !ok || !assert.Equal(t, want, got) || !assert.Equal(t, uint64(k), *old) {
 			return
@@ -72,13 +74,13 @@ func (p *pair) share(ctx context.Context, t *testing.T, s *SharedWorker, i int) 
 
 // blockedOn makes goroutines wait until ctx ends for operations that the peer, which makes no progress, does not
 // complete. It returns the results.
-func blockedOn(ctx context.Context, p *pair, s *SharedWorker, n int) (ended func() []error) {
+func blockedOn(ctx context.Context, p *ucppair.Pair, s *ucp.SharedWorker, n int) (ended func() []error) {
 	errs := make([]error, n)
 	var running sync.WaitGroup
 	for i := range n {
 		running.Go(func() {
-			errs[i] = s.Run(ctx, func() (*Request, error) {
-				return p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+			errs[i] = s.Run(ctx, func() (*ucp.Request, error) {
+				return p.A.EP.Put([]byte{1}, p.B.Mem.Addr(), p.A.Key, nil)
 			})
 		})
 	}
@@ -86,12 +88,11 @@ func blockedOn(ctx context.Context, p *pair, s *SharedWorker, n int) (ended func
 }
 
 // untilParked waits until n goroutines are blocked in s, and one of them sleeps.
-func untilParked(t *testing.T, s *SharedWorker, n int) {
+func untilParked(t *testing.T, s *ucp.SharedWorker, n int) {
 	t.Helper()
-	testenv.ProgressWithin(t, patience, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.parked && s.blocked == n-1
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		parked, blocked := s.Parked()
+		return parked && blocked == n-1
 	})
 }
 
@@ -99,15 +100,15 @@ func untilParked(t *testing.T, s *SharedWorker, n int) {
 func TestSharedWorker_FewPollsBeforeSleep(t *testing.T) {
 	kind := faketp.LikeRC()
 	kind.Unflagged = true
-	p, f := fakePair(t, Config{}, kind, faketp.LikeUD())
-	p.connect()
-	p.a.w.engine.ParkLimit = time.Hour
+	p, f := ucppair.Fake(t, ucp.Config{}, kind, faketp.LikeUD())
+	p.Connect()
+	p.A.W.Engine().ParkLimit = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
-	s := p.a.w.Share()
+	s := p.A.W.Share()
 	before := f.IfaceOf(0, 0).Polls
 	ended := blockedOn(ctx, p, s, 1)
 	untilParked(t, s, 1)
-	s.Do(func(*Worker) {
+	s.Do(func(*ucp.Worker) {
 		assert.Less(t, f.IfaceOf(0, 0).Polls-before, engine.YieldPolls/4)
 	})
 	cancel()
@@ -117,16 +118,16 @@ func TestSharedWorker_FewPollsBeforeSleep(t *testing.T) {
 // TestSharedWorker_IdleSleeps: blocked goroutines do not poll.
 func TestSharedWorker_IdleSleeps(t *testing.T) {
 	for _, n := range []int{1, sharers} {
-		p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-		p.connect()
-		p.a.w.engine.ParkLimit = time.Hour
+		p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+		p.Connect()
+		p.A.W.Engine().ParkLimit = time.Hour
 		ctx, cancel := context.WithCancel(context.Background())
-		s := p.a.w.Share()
+		s := p.A.W.Share()
 		ended := blockedOn(ctx, p, s, n)
 		untilParked(t, s, n)
-		s.Do(func(w *Worker) {
+		s.Do(func(w *ucp.Worker) {
 			polls := f.IfaceOf(0, 0).Polls + f.IfaceOf(0, 1).Polls
-			assert.Less(t, polls, n*(maxChecksBeforeSleep+4*engine.YieldPolls), "a round or two for each goroutine")
+			assert.Less(t, polls, n*(ucp.ChecksBeforeSleep+4*engine.YieldPolls), "a round or two for each goroutine")
 		})
 		cancel()
 		for _, err := range ended() {
@@ -139,62 +140,45 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 // until their requests complete, however many they are.
 func TestSharedWorker_SleepersAreNotChecked(t *testing.T) {
 	const n = 100
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect()
-	p.a.w.engine.ParkLimit = time.Hour
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect()
+	p.A.W.Engine().ParkLimit = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
-	s := p.a.w.Share()
+	s := p.A.W.Share()
 	ended := blockedOn(ctx, p, s, n)
 	untilParked(t, s, n)
-	s.Do(func(*Worker) {
-		assert.Empty(t, s.byCondition)
-		assert.Len(t, s.byRequest, n-1)
+	s.Do(func(*ucp.Worker) {
+		byCondition, byRequest := s.Waiters()
+		assert.Zero(t, byCondition)
+		assert.Equal(t, n-1, byRequest)
 	})
 	cancel()
 	for _, err := range ended() {
 		assert.ErrorIs(t, err, context.Canceled)
 	}
-	s.Do(func(*Worker) { assert.Empty(t, s.byRequest) })
-}
-
-// TestSharedWorker_StaleEnd: a request that has completed before its goroutine was woken may be that of another
-// operation by then, whose goroutine continues to sleep.
-func TestSharedWorker_StaleEnd(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	w := p.a.w
-	s := w.Share()
-	s.driven.Store(true)
-	r := w.newRequest(nil, &tagRecvStage)
-	sleeper := &sharedWaiter{wake: make(chan struct{}, 1)}
-	s.byRequest[r], s.blocked = sleeper, 1
-	r.flags |= reqWakes
-	w.completed.woken = append(w.completed.woken, r) // of the previous operation
-	s.wakeWaiters()
-	assert.Empty(t, sleeper.wake)
-	r.queueCompletion()
-	s.wakeWaiters()
-	assert.Len(t, sleeper.wake, 1)
-	assert.Zero(t, s.blocked)
-	w.recycle(r)
+	s.Do(func(*ucp.Worker) {
+		_, byRequest := s.Waiters()
+		assert.Zero(t, byRequest)
+	})
 }
 
 // TestSharedWorker_AnotherSleeps: when the call of the goroutine that sleeps in the kernel is canceled, another goroutine
 // sleeps there.
 func TestSharedWorker_AnotherSleeps(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect()
-	p.a.w.engine.ParkLimit = time.Hour
-	s := p.a.w.Share()
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect()
+	p.A.W.Engine().ParkLimit = time.Hour
+	s := p.A.W.Share()
 	first, giveUp := context.WithCancel(context.Background())
 	gone := blockedOn(first, p, s, 1)
 	untilParked(t, s, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 	defer cancel()
 	rest := blockedOn(ctx, p, s, 3)
 	untilParked(t, s, 4)
 	giveUp()
 	assert.ErrorIs(t, gone()[0], context.Canceled)
-	p.serve()
+	serveBoth(p)
 	for _, err := range rest() {
 		assert.NoError(t, err)
 	}
@@ -202,19 +186,19 @@ func TestSharedWorker_AnotherSleeps(t *testing.T) {
 
 // TestSharedWorker_Serves: a shared worker serves a peer while goroutines use it.
 func TestSharedWorker_Serves(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("an initiator of its own")
 		}
-		p.b.w.engine.ParkLimit = time.Hour
-		s := p.b.w.Share()
+		p.B.W.Engine().ParkLimit = time.Hour
+		s := p.B.W.Share()
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error)
 		go func() { served <- s.Serve(ctx) }()
-		p.connect()
+		p.Connect()
 		for i := range 3 {
-			exercise(context.Background(), t, p.a.ep, p.a.key, i)
-			s.Do(func(*Worker) {})
+			exercise(context.Background(), t, p.A.EP, p.A.Key, i)
+			s.Do(func(*ucp.Worker) {})
 		}
 		cancel()
 		assert.ErrorIs(t, <-served, context.Canceled)
@@ -223,10 +207,10 @@ func TestSharedWorker_Serves(t *testing.T) {
 
 // TestSharedWorker_Close: all blocked calls return, and so do later ones.
 func TestSharedWorker_Close(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect()
-	p.a.w.engine.ParkLimit = time.Hour
-	s := p.a.w.Share()
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect()
+	p.A.W.Engine().ParkLimit = time.Hour
+	s := p.A.W.Share()
 	served := make(chan error)
 	go func() { served <- s.Serve(context.Background()) }()
 	ended := blockedOn(context.Background(), p, s, sharers)
@@ -241,10 +225,10 @@ func TestSharedWorker_Close(t *testing.T) {
 // TestClose_EndsServe: any goroutine may close a worker at any time, also while another goroutine serves it or waits in
 // it.
 func TestClose_EndsServe(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		w, err := p.a.ctx.NewWorker(WorkerConfig{})
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		w, err := p.A.Ctx.NewWorker(ucp.WorkerConfig{})
 		require.NoError(t, err)
-		w.engine.ParkLimit = time.Hour
+		w.Engine().ParkLimit = time.Hour
 		served := make(chan error)
 		go func() { served <- w.Serve(context.Background()) }()
 		require.NoError(t, w.Close())
@@ -257,13 +241,13 @@ func TestClose_EndsServe(t *testing.T) {
 func TestClose_EndsServeWhileParked(t *testing.T) {
 	for _, set := range tlsets.RealSets() {
 		set.Run(t, func(t *testing.T) {
-			p := newPair(t, set, Config{})
-			w, err := p.a.ctx.NewWorker(WorkerConfig{SpinPolls: engine.YieldPolls})
+			p := ucppair.New(t, set, ucp.Config{})
+			w, err := p.A.Ctx.NewWorker(ucp.WorkerConfig{SpinPolls: engine.YieldPolls})
 			require.NoError(t, err)
-			w.engine.ParkLimit = time.Hour
+			w.Engine().ParkLimit = time.Hour
 			served := make(chan error)
 			go func() { served <- w.Serve(context.Background()) }()
-			testenv.ProgressWithin(t, patience, func() bool { return w.engine.Sleeps.Load() > 0 })
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return w.Engine().Sleeps.Load() > 0 })
 			require.NoError(t, w.Close())
 			assert.ErrorIs(t, <-served, ucs.ErrClosed)
 		})
@@ -273,21 +257,21 @@ func TestClose_EndsServeWhileParked(t *testing.T) {
 // TestClose_EndsWaiters: waiting calls return when the worker closes, and the caller must still release the requests.
 func TestClose_EndsWaiters(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
-		p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-		p.connect()
-		p.a.w.engine.ParkLimit = time.Hour
-		r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+		p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+		p.Connect()
+		p.A.W.Engine().ParkLimit = time.Hour
+		r, err := p.A.EP.Put([]byte{1}, p.B.Mem.Addr(), p.A.Key, nil)
 		require.NoError(t, err)
 		waited := make(chan error)
 		go func() {
 			if blocking {
-				waited <- p.a.ep.FlushWait(context.Background())
+				waited <- p.A.EP.FlushWait(context.Background())
 			} else {
 				waited <- r.Wait(context.Background())
 			}
 		}()
-		testenv.ProgressWithin(t, patience, func() bool { return p.a.w.engine.Sleeps.Load() > 0 })
-		require.NoError(t, p.a.w.Close())
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return p.A.W.Engine().Sleeps.Load() > 0 })
+		require.NoError(t, p.A.W.Close())
 		assert.ErrorIs(t, <-waited, ucs.ErrClosed)
 		assert.ErrorIs(t, ended(t, r), ucs.ErrCanceled)
 	}
@@ -295,14 +279,14 @@ func TestClose_EndsWaiters(t *testing.T) {
 
 // TestClose_ByMany: one of several calls of Close closes the worker, and all return after that.
 func TestClose_ByMany(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeSM())
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
 	var closing sync.WaitGroup
 	served := make(chan error)
-	go func() { served <- p.b.w.Serve(context.Background()) }()
+	go func() { served <- p.B.W.Serve(context.Background()) }()
 	for range 4 {
 		closing.Go(func() {
-			assert.NoError(t, p.b.w.Close())
-			assert.True(t, p.b.w.closed)
+			assert.NoError(t, p.B.W.Close())
+			assert.True(t, p.B.W.Closed())
 		})
 	}
 	closing.Wait()
@@ -311,12 +295,12 @@ func TestClose_ByMany(t *testing.T) {
 
 // TestBlocking_TwoAtOnce: two goroutines that use a worker at the same time get an error.
 func TestBlocking_TwoAtOnce(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeSM())
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	go func() { served <- p.b.w.Serve(ctx) }()
-	testenv.ProgressWithin(t, patience, func() bool { return p.b.w.engine.Turn.Taken() })
-	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { _ = p.b.w.Serve(ctx) })
+	go func() { served <- p.B.W.Serve(ctx) }()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return p.B.W.Engine().Turn.Taken() })
+	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { _ = p.B.W.Serve(ctx) })
 	cancel()
 	assert.ErrorIs(t, <-served, context.Canceled)
 }
@@ -324,10 +308,11 @@ func TestBlocking_TwoAtOnce(t *testing.T) {
 // TestSharedWorker_GiveUpWhileAnotherSleeps: a canceled call waits for its buffer until the limit, and not longer
 // because another goroutine sleeps.
 func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
-	p, f := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.a.w.bufferWaitLimit, p.a.w.engine.ParkLimit = time.Millisecond, time.Hour
-	p.connect().warm()
-	s := p.a.w.Share()
+	p, f := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.A.W.LimitBufferWait(time.Millisecond)
+	p.A.W.Engine().ParkLimit = time.Hour
+	p.Connect().Warm()
+	s := p.A.W.Share()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
 	go func() { served <- s.Serve(ctx) }()
@@ -337,11 +322,11 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 		i.Frozen = true
 	}
 	f.Mu.Unlock()
-	err := s.Run(overCtx(), func() (*Request, error) {
-		return p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
+	err := s.Run(overCtx(), func() (*ucp.Request, error) {
+		return p.A.EP.Get(p.A.Mem.Bytes()[:4000], p.B.Mem.Addr(), p.A.Key, &ucp.OpParams{Mem: p.A.Mem})
 	})
 	assert.ErrorIs(t, err, context.Canceled)
-	s.Do(func(*Worker) { assert.ErrorContains(t, p.a.ep.Err(), "still uses the buffer") })
+	s.Do(func(*ucp.Worker) { assert.ErrorContains(t, p.A.EP.Err(), "still uses the buffer") })
 	cancel()
 	assert.ErrorIs(t, <-served, context.Canceled)
 	f.Mu.Lock()
@@ -354,23 +339,25 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 // TestSharedWorker_EndedWhileAsleep: a sleeping goroutine wakes when another goroutine cancels its request, makes the
 // last progress that its Until needs, or closes the EP.
 func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
-	for name, end := range map[string]func(p *pair, r *Request, over *bool){
-		"canceled": func(_ *pair, r *Request, _ *bool) { assert.True(t, r.Cancel()) },
-		"until":    func(_ *pair, _ *Request, over *bool) { *over = true },
-		"closed":   func(p *pair, _ *Request, _ *bool) { assert.NoError(t, releaseRequest(p.a.ep.Close(CloseForce))) },
+	for name, end := range map[string]func(p *ucppair.Pair, r *ucp.Request, over *bool){
+		"canceled": func(_ *ucppair.Pair, r *ucp.Request, _ *bool) { assert.True(t, r.Cancel()) },
+		"until":    func(_ *ucppair.Pair, _ *ucp.Request, over *bool) { *over = true },
+		"closed": func(p *ucppair.Pair, _ *ucp.Request, _ *bool) {
+			assert.NoError(t, ucppair.Release(p.A.EP.Close(ucp.CloseForce)))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-			p.connect()
-			p.a.w.engine.ParkLimit = time.Hour
-			s := p.a.w.Share()
+			p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+			p.Connect()
+			p.A.W.Engine().ParkLimit = time.Hour
+			s := p.A.W.Share()
 			n, over := 0, false
-			r, err := p.a.ep.StreamRecv(make([]byte, 1), true, &n, nil)
+			r, err := p.A.EP.StreamRecv(make([]byte, 1), true, &n, nil)
 			require.NoError(t, err)
 			ended := make(chan error)
 			go func() { ended <- s.Until(context.Background(), func() bool { return over || r.Done() }) }()
 			untilParked(t, s, 1)
-			s.Do(func(*Worker) { end(p, r, &over) })
+			s.Do(func(*ucp.Worker) { end(p, r, &over) })
 			assert.NoError(t, <-ended)
 			r.Cancel()
 			r.Release()
@@ -381,18 +368,18 @@ func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 // TestSharedWorker_TwoWaitForOne: two goroutines wait for a request. The first one releases it, and the other one gets
 // an error.
 func TestSharedWorker_TwoWaitForOne(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeRC(), faketp.LikeUD())
-	p.connect()
-	p.a.w.engine.ParkLimit = time.Hour
-	s := p.a.w.Share()
-	r, err := p.a.w.TagRecv(make([]byte, 1), 1, exact, nil, nil)
+	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
+	p.Connect()
+	p.A.W.Engine().ParkLimit = time.Hour
+	s := p.A.W.Share()
+	r, err := p.A.W.TagRecv(make([]byte, 1), 1, exact, nil, nil)
 	require.NoError(t, err)
 	ended := make(chan error)
 	for range 2 {
-		go func() { ended <- s.Run(context.Background(), func() (*Request, error) { return r, nil }) }()
+		go func() { ended <- s.Run(context.Background(), func() (*ucp.Request, error) { return r, nil }) }()
 	}
 	untilParked(t, s, 2)
-	s.Do(func(*Worker) { assert.True(t, r.Cancel()) })
+	s.Do(func(*ucp.Worker) { assert.True(t, r.Cancel()) })
 	how := []error{<-ended, <-ended}
 	if !errors.Is(how[0], ucs.ErrCanceled) {
 		how[0], how[1] = how[1], how[0]

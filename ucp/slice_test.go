@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -8,18 +8,19 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
-	"github.com/gucx/gucx/ucp/internal/handshake"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
 // sliceOf calls Slice after the EP has connected.
-func sliceOf(t testing.TB, k *RKey) (mem []byte, err error) {
+func sliceOf(t testing.TB, k *ucp.RKey) (mem []byte, err error) {
 	t.Helper()
-	testenv.ProgressWithin(t, patience, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		mem, err = k.Slice()
-		k.ep.w.Progress()
+		k.EP().Worker().Progress()
 		return err != ucs.ErrBusy
 	})
 	return mem, err
@@ -28,14 +29,14 @@ func sliceOf(t testing.TB, k *RKey) (mem []byte, err error) {
 // sliced is memory of one worker, and its key at another one.
 type sliced struct {
 	*idleWorld
-	ep   *EP
+	ep   *ucp.EP
 	stop func()
 }
 
 // newSliced connects a worker to the served worker of a world; over self to itself.
 func newSliced(t *testing.T, tls string) *sliced {
 	t.Helper()
-	x := &sliced{idleWorld: openIdleWorld(t, fromEnv(t, "TLS="+tls)), stop: func() {}}
+	x := &sliced{idleWorld: openIdleWorld(t, ucppair.FromEnv(t, "TLS="+tls)), stop: func() {}}
 	from := x.w
 	if tls != "self" {
 		from = x.newWorker(t)
@@ -43,12 +44,12 @@ func newSliced(t *testing.T, tls string) *sliced {
 		t.Cleanup(func() { x.stop() })
 	}
 	var err error
-	x.ep, err = from.NewEP(x.w.Address(), EPConfig{})
+	x.ep, err = from.NewEP(x.w.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
 	return x
 }
 
-func (x *sliced) unpack(t *testing.T, packed []byte) *RKey {
+func (x *sliced) unpack(t *testing.T, packed []byte) *ucp.RKey {
 	t.Helper()
 	key, err := x.ep.Unpack(packed)
 	require.NoError(t, err)
@@ -90,7 +91,7 @@ func TestSlice(t *testing.T) {
 			_, err = sliceOf(t, x.unpack(t, packed))
 			assert.ErrorIs(t, err, ucs.ErrRemoteAccess)
 			x.stop()
-			require.NoError(t, x.ep.w.Close())
+			require.NoError(t, x.ep.Worker().Close())
 			touch(mem)
 			key.Close()
 			_, err = key.Slice()
@@ -145,27 +146,26 @@ func TestSlice_Errors(t *testing.T) {
 func TestSlice_PeerDies(t *testing.T) {
 	x := startTarget(t, "sm")
 	in := x.reach(t, "sm")
-	require.NoError(t, in.ep.PutWait(in.ctx, pattern(100, 1), in.key.Addr(), in.key, nil))
+	require.NoError(t, in.ep.PutWait(in.ctx, testenv.Pattern(100, 1), in.key.Addr(), in.key, nil))
 	mem, err := sliceOf(t, in.key)
 	require.NoError(t, err)
 	require.NoError(t, x.cmd.Process.Kill())
 	_ = x.cmd.Wait() // returns the exit status
-	assert.Equal(t, pattern(100, 1), mem[:100])
-	testenv.ProgressWithin(t, patience, func() bool { in.w.Progress(); return in.ep.Err() != nil })
+	assert.Equal(t, testenv.Pattern(100, 1), mem[:100])
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { in.w.Progress(); return in.ep.Err() != nil })
 	touch(mem)
 	again, err := in.key.Slice()
 	require.NoError(t, err)
 	assert.Same(t, &mem[0], &again[0])
-	require.NoError(t, in.ep.CloseWait(in.ctx, CloseForce))
+	require.NoError(t, in.ep.CloseWait(in.ctx, ucp.CloseForce))
 	in.key.Close()
 }
 
 // TestSlice_RoleLost: Slice of an EP that has lost the lanes of puts and gets fails, and not with ErrBusy.
 func TestSlice_RoleLost(t *testing.T) {
-	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{}).connect().warm()
-	l := p.a.ep.link
-	l.lanes.Use[wireup.RMA], l.lost.roles, l.lost.why = nil, handshake.Set(wireup.RMA), ucs.ErrTimedOut
-	_, err := p.a.key.Slice()
+	p := ucppair.New(t, faketp.Set("like sm", faketp.LikeSM()), ucp.Config{}).Connect().Warm()
+	p.A.EP.LoseLane(wireup.RMA, ucs.ErrTimedOut)
+	_, err := p.A.Key.Slice()
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)
 	assert.ErrorContains(t, err, "map ")
 }

@@ -61,34 +61,32 @@ func TestStages_AreNotCompared(t *testing.T) {
 
 // TestStage_MarksItsOwnLane: a post of a stage without a lane does not mark the lane of the next stage as connected.
 func TestStage_MarksItsOwnLane(t *testing.T) {
-	p, f := fakePair(t, Config{}, faketp.LikeSM())
-	p.connect()
+	p, f := fakePair(t, faketp.LikeSM())
 	f.Ifaces[0].Stuck = true
-	put, err := p.a.ep.Put([]byte{1}, p.a.key.Addr(), p.a.key, nil)
+	put, err := p.ep.Put([]byte{1}, p.key.Addr(), p.key, nil)
 	require.NoError(t, err)
-	p.until(func() bool { return p.a.ep.lane(wireup.RMA) != nil })
+	p.until(func() bool { return p.ep.lane(wireup.RMA) != nil })
 	over := &stage{name: "over", role: wireup.RMA}
-	r := p.a.w.newRequest(p.a.ep, &stage{name: "before", role: noRole, post: func(r *Request) error {
+	r := p.w[0].newRequest(p.ep, &stage{name: "before", role: noRole, post: func(r *Request) error {
 		r.stage = over
 		return nil
 	}})
 	r, err = r.start()
 	require.NoError(t, err)
 	require.Nil(t, r)
-	assert.False(t, p.a.ep.lane(wireup.RMA).Connected)
+	assert.False(t, p.ep.lane(wireup.RMA).Connected)
 	f.Ifaces[0].Stuck = false
 	require.NoError(t, p.finish(put, nil))
-	assert.True(t, p.a.ep.lane(wireup.RMA).Connected)
+	assert.True(t, p.ep.lane(wireup.RMA).Connected)
 }
 
 // TestControl_MarksLane: the first control message over a lane marks the lane as connected, because later failures are
 // those of its messages.
 func TestControl_MarksLane(t *testing.T) {
-	p, _ := fakePair(t, Config{}, faketp.LikeSM())
-	p.connect()
-	require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
-	x := p.a.ep.lane(wireup.AM)
+	p, _ := fakePair(t, faketp.LikeSM())
+	require.NoError(t, p.finish(p.ep.TagSend(1, []byte{1}, nil)))
+	x := p.ep.lane(wireup.AM)
 	x.Connected = false // as if the peer had opened it
-	p.a.ep.control(creditControl, 0, 0)
+	p.ep.control(creditControl, 0, 0)
 	assert.True(t, x.Connected)
 }

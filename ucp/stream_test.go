@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -12,33 +12,35 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
 
-// streamed connects, and returns the EPs at both ends of a's stream.
-func (p *pair) streamed() (from, to *EP) {
-	p.t.Helper()
-	p.connect()
-	require.NoError(p.t, p.finish(p.a.ep.StreamSend([]byte{'!'}, nil)))
-	p.until(func() bool {
-		to = p.b.w.StreamReady()
+// openStream connects, and returns the EPs at both ends of a's stream.
+func openStream(p *ucppair.Pair) (from, to *ucp.EP) {
+	p.T.Helper()
+	p.Connect()
+	require.NoError(p.T, p.Finish(p.A.EP.StreamSend([]byte{'!'}, nil)))
+	p.Until(func() bool {
+		to = p.B.W.StreamReady()
 		return to != nil
 	})
-	requireBytes(p.t, []byte{'!'}, p.read(to, 1))
-	require.Nil(p.t, p.b.w.StreamReady())
-	return p.a.ep, to
+	testenv.RequireBytes(p.T, []byte{'!'}, readStream(p, to, 1))
+	require.Nil(p.T, p.B.W.StreamReady())
+	return p.A.EP, to
 }
 
-// read receives n bytes.
-func (p *pair) read(e *EP, n int) []byte {
-	p.t.Helper()
+// readStream receives n bytes.
+func readStream(p *ucppair.Pair, e *ucp.EP, n int) []byte {
+	p.T.Helper()
 	buf, got := make([]byte, n), 0
 	r, err := e.StreamRecv(buf, true, &got, nil)
-	require.NoError(p.t, p.finish(r, err))
-	require.Equal(p.t, n, got)
+	require.NoError(p.T, p.Finish(r, err))
+	require.Equal(p.T, n, got)
 	return buf
 }
 
@@ -55,8 +57,8 @@ func random(n int, seed uint64) []byte {
 // TestStream_Cuts: the received bytes do not depend on the lengths of sends and receives.
 func TestStream_Cuts(t *testing.T) {
 	lengths := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(230, 260), rapid.IntRange(8000, 8300), rapid.IntRange(0, 70000))
-	overAll(t, func(t *testing.T, p *pair) {
-		from, to := p.streamed()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		from, to := openStream(p)
 		rapid.Check(t, func(rt *rapid.T) {
 			cuts := rapid.SliceOfN(lengths, 1, 8).Draw(rt, "sends")
 			total := 0
@@ -64,7 +66,7 @@ func TestStream_Cuts(t *testing.T) {
 				total += n
 			}
 			want := random(total, rapid.Uint64().Draw(rt, "seed"))
-			var sends []*Request
+			var sends []*ucp.Request
 			rest := want
 			for _, n := range cuts {
 				r, err := from.StreamSend(rest[:n], nil)
@@ -74,29 +76,29 @@ func TestStream_Cuts(t *testing.T) {
 				}
 				rest = rest[n:]
 				for range rapid.IntRange(0, 3).Draw(rt, "steps") {
-					p.step()
+					p.Step()
 				}
 			}
-			got := p.drawReads(rt, to, total)
-			requireBytes(t, want, got)
+			got := drawReads(p, rt, to, total)
+			testenv.RequireBytes(t, want, got)
 			for _, r := range sends {
-				require.NoError(rt, p.finish(r, nil))
+				require.NoError(rt, p.Finish(r, nil))
 			}
 		})
 	})
 }
 
 // drawReads receives n bytes with calls that rapid draws.
-func (p *pair) drawReads(rt *rapid.T, e *EP, n int) (got []byte) {
+func drawReads(p *ucppair.Pair, rt *rapid.T, e *ucp.EP, n int) (got []byte) {
 	for len(got) < n {
 		size := min(n-len(got), rapid.IntRange(1, 30000).Draw(rt, "receive"))
 		switch rapid.IntRange(0, 2).Draw(rt, "how") {
 		case 0:
-			got = append(got, p.read(e, size)...)
+			got = append(got, readStream(p, e, size)...)
 		case 1:
 			buf, k := make([]byte, size), 0
 			r, err := e.StreamRecv(buf, false, &k, nil)
-			require.NoError(rt, p.finish(r, err))
+			require.NoError(rt, p.Finish(r, err))
 			require.Positive(rt, k)
 			got = append(got, buf[:k]...)
 		default:
@@ -104,7 +106,7 @@ func (p *pair) drawReads(rt *rapid.T, e *EP, n int) (got []byte) {
 				got = append(got, d.Bytes...)
 				d.Release()
 			}
-			p.step()
+			p.Step()
 		}
 	}
 	return got
@@ -112,11 +114,11 @@ func (p *pair) drawReads(rt *rapid.T, e *EP, n int) (got []byte) {
 
 // TestStream_PostedFirst: posted receives complete in order, without buffering.
 func TestStream_PostedFirst(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		from, to := p.streamed()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		from, to := openStream(p)
 		sizes := []int{1, 7, 300, 20000, 9, 64000, 2}
 		bufs, counts, total := make([][]byte, len(sizes)), make([]int, len(sizes)), 0
-		var receives []*Request
+		var receives []*ucp.Request
 		for i, n := range sizes {
 			bufs[i] = make([]byte, n)
 			r, err := to.StreamRecv(bufs[i], true, &counts[i], nil)
@@ -124,12 +126,12 @@ func TestStream_PostedFirst(t *testing.T) {
 			receives = append(receives, r)
 			total += n
 		}
-		want := pattern(total, 3)
-		require.NoError(t, p.finish(from.StreamSend(want, nil)))
+		want := testenv.Pattern(total, 3)
+		require.NoError(t, p.Finish(from.StreamSend(want, nil)))
 		for i, r := range receives {
-			require.NoError(t, p.finish(r, nil))
+			require.NoError(t, p.Finish(r, nil))
 			require.Equal(t, sizes[i], counts[i])
-			requireBytes(t, want[:sizes[i]], bufs[i])
+			testenv.RequireBytes(t, want[:sizes[i]], bufs[i])
 			want = want[sizes[i]:]
 		}
 		require.Nil(t, to.StreamData(), "nothing was buffered")
@@ -139,41 +141,39 @@ func TestStream_PostedFirst(t *testing.T) {
 // TestStream_NotRead: if a peer does not read, its sender waits, and the buffered bytes are limited. Other peers are
 // not affected.
 func TestStream_NotRead(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		from, to := p.streamed()
-		other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		from, to := openStream(p)
+		other, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 		require.NoError(t, err)
-		want := pattern(3*defaultEagerWindow, 1)
+		want := testenv.Pattern(3*ucp.DefaultEagerWindow, 1)
 		r, err := from.StreamSend(want, nil)
 		require.NoError(t, err)
 		require.NotNil(t, r)
 		late, err := from.StreamSend([]byte("end"), nil)
 		require.NoError(t, err)
 		require.NotNil(t, late, "it must not overtake a waiting send")
-		p.until(func() bool {
-			return from.msgs.stream.starved && from.msgs.Credit < charge(from.lane(wireup.AM).Iface.streamPiece())
+		p.Until(func() bool {
+			return from.Messages().Stream().Starved() && from.Messages().Credit < window.Charge(from.Lane(wireup.AM).Iface.StreamPiece())
 		})
 		require.False(t, r.Done())
 
-		require.NoError(t, p.finish(other.StreamSend([]byte("other"), nil)))
-		var third *EP
-		p.until(func() bool {
-			third = p.b.w.StreamReady()
+		require.NoError(t, p.Finish(other.StreamSend([]byte("other"), nil)))
+		var third *ucp.EP
+		p.Until(func() bool {
+			third = p.B.W.StreamReady()
 			return third != nil && third != to
 		})
-		requireBytes(t, []byte("other"), p.read(third, 5))
+		testenv.RequireBytes(t, []byte("other"), readStream(p, third, 5))
 		kept := 0
-		for d := to.msgs.stream.unread.first; d != nil; d = d.next {
-			kept += cap(d.buf)
-		}
-		assert.LessOrEqual(t, kept, 2*(defaultEagerWindow+window.MaxReserve))
+		kept += to.Messages().Stream().Unread()
+		assert.LessOrEqual(t, kept, 2*(ucp.DefaultEagerWindow+window.MaxReserve))
 		assert.False(t, r.Done())
 
-		requireBytes(t, want, p.read(to, len(want)))
-		requireBytes(t, []byte("end"), p.read(to, 3))
-		require.NoError(t, p.finish(r, nil))
-		require.NoError(t, p.finish(late, nil))
-		require.NoError(t, p.finish(other.Close(CloseFlush)))
+		testenv.RequireBytes(t, want, readStream(p, to, len(want)))
+		testenv.RequireBytes(t, []byte("end"), readStream(p, to, 3))
+		require.NoError(t, p.Finish(r, nil))
+		require.NoError(t, p.Finish(late, nil))
+		require.NoError(t, p.Finish(other.Close(ucp.CloseFlush)))
 	})
 }
 
@@ -181,36 +181,36 @@ func TestStream_NotRead(t *testing.T) {
 func TestStream_SmallWindow(t *testing.T) {
 	for _, set := range faketp.AllSets() {
 		set.Run(t, func(t *testing.T) {
-			p := newPair(t, set, Config{EagerBudget: 1})
-			from, to := p.streamed()
-			want := pattern(300000, 4)
+			p := ucppair.New(t, set, ucp.Config{EagerBudget: 1})
+			from, to := openStream(p)
+			want := testenv.Pattern(300000, 4)
 			r, err := from.StreamSend(want, nil)
 			require.NoError(t, err)
 			got, buf := []byte{}, make([]byte, 777)
 			for len(got) < len(want) {
 				n := 0
-				require.NoError(t, p.finish(to.StreamRecv(buf, false, &n, nil)))
+				require.NoError(t, p.Finish(to.StreamRecv(buf, false, &n, nil)))
 				got = append(got, buf[:n]...)
 			}
-			requireBytes(t, want, got)
-			require.NoError(t, p.finish(r, nil))
+			testenv.RequireBytes(t, want, got)
+			require.NoError(t, p.Finish(r, nil))
 		})
 	}
 }
 
 // TestStream_Mixed: active messages and both directions of the stream of one EP.
 func TestStream_Mixed(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("a loop-back has one stream")
 		}
-		got := collect(t, p.b.w, 9)
-		from, to := p.streamed()
-		there, back := pattern(150000, 1), pattern(90000, 2)
+		got := collect(t, p.B.W, 9)
+		from, to := openStream(p)
+		there, back := testenv.Pattern(150000, 1), testenv.Pattern(90000, 2)
 		bufThere, bufBack := make([]byte, len(there)), make([]byte, len(back))
 		var n, k int
-		var reqs []*Request
-		keep := func(r *Request, err error) {
+		var reqs []*ucp.Request
+		keep := func(r *ucp.Request, err error) {
 			require.NoError(t, err)
 			if r != nil {
 				reqs = append(reqs, r)
@@ -221,43 +221,43 @@ func TestStream_Mixed(t *testing.T) {
 		const parts = 30
 		for i := range parts {
 			keep(from.StreamSend(there[i*5000:][:5000], nil))
-			keep(from.SendActive(9, []byte{byte(i)}, pattern(activeSizes[i%len(activeSizes)], i), nil))
+			keep(from.SendActive(9, []byte{byte(i)}, testenv.Pattern(activeSizes[i%len(activeSizes)], i), nil))
 			keep(to.StreamSend(back[i*3000:][:3000], nil))
-			p.step()
+			p.Step()
 		}
 		for _, r := range reqs {
-			require.NoError(t, p.finish(r, nil))
+			require.NoError(t, p.Finish(r, nil))
 		}
-		p.until(have(t, got, parts))
+		p.Until(have(t, got, parts))
 		for i, m := range *got {
 			require.Equal(t, []byte{byte(i)}, m.header)
-			requireBytes(t, pattern(activeSizes[i%len(activeSizes)], i), m.data)
+			testenv.RequireBytes(t, testenv.Pattern(activeSizes[i%len(activeSizes)], i), m.data)
 		}
-		requireBytes(t, there, bufThere)
-		requireBytes(t, back, bufBack)
+		testenv.RequireBytes(t, there, bufThere)
+		testenv.RequireBytes(t, back, bufBack)
 	})
 }
 
 // TestStream_PeerCloses: data that was sent before the peer closed can be read. Then the error says that it has closed.
 func TestStream_PeerCloses(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("a connection to oneself ends as a whole")
 		}
-		p.both()
-		require.NoError(t, p.finish(p.b.ep.StreamSend([]byte{1}, nil)))
-		requireBytes(t, []byte{1}, p.read(p.a.ep, 1))
-		want := pattern(40000, 5)
-		require.NoError(t, p.finish(p.a.ep.StreamSend(want, nil)))
-		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-		p.until(func() bool { return p.b.ep.Err() != nil })
-		requireBytes(t, want[:30000], p.read(p.b.ep, 30000))
+		p.Both()
+		require.NoError(t, p.Finish(p.B.EP.StreamSend([]byte{1}, nil)))
+		testenv.RequireBytes(t, []byte{1}, readStream(p, p.A.EP, 1))
+		want := testenv.Pattern(40000, 5)
+		require.NoError(t, p.Finish(p.A.EP.StreamSend(want, nil)))
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+		p.Until(func() bool { return p.B.EP.Err() != nil })
+		testenv.RequireBytes(t, want[:30000], readStream(p, p.B.EP, 30000))
 		buf, n := make([]byte, 20000), 0
-		r, err := p.b.ep.StreamRecv(buf, true, &n, nil)
+		r, err := p.B.EP.StreamRecv(buf, true, &n, nil)
 		require.Nil(t, r)
 		require.ErrorIs(t, err, ucs.ErrPeerClosed)
-		requireBytes(t, want[30000:], buf[:n])
-		_, err = p.b.ep.StreamRecv(buf, false, &n, nil)
+		testenv.RequireBytes(t, want[30000:], buf[:n])
+		_, err = p.B.EP.StreamRecv(buf, false, &n, nil)
 		require.ErrorIs(t, err, ucs.ErrPeerClosed)
 		require.Zero(t, n)
 	})
@@ -265,34 +265,34 @@ func TestStream_PeerCloses(t *testing.T) {
 
 // TestStream_DisconnectFirst: data that the peer has sent before it closed is not lost if the DISCONNECT arrives first.
 func TestStream_DisconnectFirst(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("a connection to oneself ends as a whole")
 		}
-		p.both()
-		require.NoError(t, p.finish(p.b.ep.StreamSend([]byte{1}, nil)))
-		requireBytes(t, []byte{1}, p.read(p.a.ep, 1))
-		require.NoError(t, p.finish(p.a.ep.StreamSend([]byte{2}, nil)))
-		requireBytes(t, []byte{2}, p.read(p.b.ep, 1))
-		want := pattern(5000, 8)
-		send, err := p.a.ep.StreamSend(want, nil)
+		p.Both()
+		require.NoError(t, p.Finish(p.B.EP.StreamSend([]byte{1}, nil)))
+		testenv.RequireBytes(t, []byte{1}, readStream(p, p.A.EP, 1))
+		require.NoError(t, p.Finish(p.A.EP.StreamSend([]byte{2}, nil)))
+		testenv.RequireBytes(t, []byte{2}, readStream(p, p.B.EP, 1))
+		want := testenv.Pattern(5000, 8)
+		send, err := p.A.EP.StreamSend(want, nil)
 		require.NoError(t, err)
-		closing, err := p.a.ep.Close(CloseFlush)
+		closing, err := p.A.EP.Close(ucp.CloseFlush)
 		require.NoError(t, err)
 		for range 1000 { // meanwhile the data can arrive, if it needs no poll
-			p.a.w.Progress()
-			p.b.w.pollOthers(p.b.ep.lane(wireup.AM).Iface)
+			p.A.W.Progress()
+			pollOthers(p.B.W, p.B.EP.Lane(wireup.AM).Iface)
 		}
-		require.NoError(t, p.finish(send, nil))
-		require.NoError(t, p.finish(closing, nil))
-		p.until(func() bool { return p.b.ep.Err() != nil })
-		requireBytes(t, want, p.read(p.b.ep, len(want)))
+		require.NoError(t, p.Finish(send, nil))
+		require.NoError(t, p.Finish(closing, nil))
+		p.Until(func() bool { return p.B.EP.Err() != nil })
+		testenv.RequireBytes(t, want, readStream(p, p.B.EP, len(want)))
 	})
 }
 
 // pollOthers polls all ifaces but one.
-func (w *Worker) pollOthers(x *iface) {
-	for _, i := range w.ifaces {
+func pollOthers(w *ucp.Worker, x *ucp.Transport) {
+	for _, i := range w.Ifaces() {
 		if i != x {
 			i.Progress()
 		}
@@ -302,28 +302,28 @@ func (w *Worker) pollOthers(x *iface) {
 // TestStream_EndOfEP: sends and receives in progress complete once when the EP fails or closes.
 func TestStream_EndOfEP(t *testing.T) {
 	for name, end := range map[string]struct {
-		by   func(e *EP)
+		by   func(e *ucp.EP)
 		want error
 	}{
-		"failed": {func(e *EP) { e.fail(ucs.StatusConnReset, ucs.ErrConnReset, nil) }, ucs.ErrConnReset},
-		"closed": {func(e *EP) { _ = releaseRequest(e.Close(CloseForce)) }, ucs.ErrCanceled},
+		"failed": {func(e *ucp.EP) { e.Fail(ucs.StatusConnReset, ucs.ErrConnReset, nil) }, ucs.ErrConnReset},
+		"closed": {func(e *ucp.EP) { _ = ucppair.Release(e.Close(ucp.CloseForce)) }, ucs.ErrCanceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			overAll(t, func(t *testing.T, p *pair) {
-				from, _ := p.streamed()
+			overAll(t, func(t *testing.T, p *ucppair.Pair) {
+				from, _ := openStream(p)
 				buf, n := make([]byte, 10), 0
 				receive, err := from.StreamRecv(buf, false, &n, nil)
 				require.NoError(t, err)
-				var sends []*Request
+				var sends []*ucp.Request
 				for range 3 {
-					r, err := from.StreamSend(pattern(2*defaultEagerWindow, 1), nil)
+					r, err := from.StreamSend(testenv.Pattern(2*ucp.DefaultEagerWindow, 1), nil)
 					require.NoError(t, err)
 					sends = append(sends, r)
 				}
-				p.until(func() bool { return from.msgs.stream.starved })
+				p.Until(func() bool { return from.Messages().Stream().Starved() })
 				end.by(from)
 				for _, r := range append(sends, receive) {
-					require.ErrorIs(t, p.finish(r, nil), end.want)
+					require.ErrorIs(t, p.Finish(r, nil), end.want)
 				}
 				require.Zero(t, n)
 			})
@@ -333,47 +333,47 @@ func TestStream_EndOfEP(t *testing.T) {
 
 // TestStream_CloseFlush: Close waits until the peer has read, and fails receives.
 func TestStream_CloseFlush(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("as TestLoopback_CloseUnread")
 		}
-		from, to := p.streamed()
+		from, to := openStream(p)
 		n := 0
 		receive, err := from.StreamRecv(make([]byte, 8), true, &n, nil)
 		require.NoError(t, err)
-		want := pattern(2*defaultEagerWindow, 6)
+		want := testenv.Pattern(2*ucp.DefaultEagerWindow, 6)
 		r, err := from.StreamSend(want, nil)
 		require.NoError(t, err)
-		p.until(func() bool { return from.msgs.stream.starved })
-		closing, err := from.Close(CloseFlush)
+		p.Until(func() bool { return from.Messages().Stream().Starved() })
+		closing, err := from.Close(ucp.CloseFlush)
 		require.NoError(t, err)
-		require.ErrorIs(t, p.finish(receive, nil), ucs.ErrCanceled)
-		requireBytes(t, want, p.read(to, len(want)))
-		require.NoError(t, p.finish(r, nil))
-		require.NoError(t, p.finish(closing, nil))
+		require.ErrorIs(t, p.Finish(receive, nil), ucs.ErrCanceled)
+		testenv.RequireBytes(t, want, readStream(p, to, len(want)))
+		require.NoError(t, p.Finish(r, nil))
+		require.NoError(t, p.Finish(closing, nil))
 	})
 }
 
 // TestStream_GivenUp: a canceled send reports how many bytes it has sent, and a canceled receive does not use its
 // buffer any more.
 func TestStream_GivenUp(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		from, to := p.streamed()
-		want := pattern(2*defaultEagerWindow, 7)
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		from, to := openStream(p)
+		want := testenv.Pattern(2*ucp.DefaultEagerWindow, 7)
 		sent := 0
-		r, err := from.streamSend(want, nil, &sent)
+		r, err := from.StreamSendCounted(want, &sent)
 		require.NoError(t, err)
 		behind, err := from.StreamSend([]byte("behind"), nil)
 		require.NoError(t, err)
-		p.until(func() bool { return from.msgs.stream.starved })
+		p.Until(func() bool { return from.Messages().Stream().Starved() })
 		require.True(t, r.Cancel())
-		require.ErrorIs(t, r.err(), ucs.ErrCanceled)
+		require.ErrorIs(t, r.Result(), ucs.ErrCanceled)
 		r.Release()
 		require.Positive(t, sent)
 		require.Less(t, sent, len(want))
-		requireBytes(t, want[:sent], p.read(to, sent))
-		requireBytes(t, []byte("behind"), p.read(to, 6))
-		require.NoError(t, p.finish(behind, nil))
+		testenv.RequireBytes(t, want[:sent], readStream(p, to, sent))
+		testenv.RequireBytes(t, []byte("behind"), readStream(p, to, 6))
+		require.NoError(t, p.Finish(behind, nil))
 
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -381,99 +381,99 @@ func TestStream_GivenUp(t *testing.T) {
 		n, err := to.StreamRecvWait(over, buf)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, n)
-		require.NoError(t, p.finish(from.StreamSend([]byte("late"), nil)))
-		p.until(func() bool { return to.StreamData() != nil })
-		requireZero(t, buf, "written after the call")
+		require.NoError(t, p.Finish(from.StreamSend([]byte("late"), nil)))
+		p.Until(func() bool { return to.StreamData() != nil })
+		testenv.RequireZero(t, buf, "written after the call")
 	})
 }
 
 // TestStream_Forged: bytes at a wrong offset fail the EP, and no other one.
 func TestStream_Forged(t *testing.T) {
-	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
-	_, to := p.streamed()
-	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	p := ucppair.New(t, faketp.Set("like sm", faketp.LikeSM()), ucp.Config{})
+	_, to := openStream(p)
+	other, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
 	n := 0
 	receive, err := to.StreamRecv(make([]byte, 8), false, &n, nil)
 	require.NoError(t, err)
-	h := wire.Head{Word: 5, EP: to.id}
-	p.b.w.handleStream(append(h.Append(nil), "forged"...), nil)
-	require.ErrorIs(t, p.finish(receive, nil), ucs.ErrRemoteInvalid)
+	h := wire.Head{Word: 5, EP: to.ID()}
+	p.B.W.Handler(wire.AMStream)(append(h.Append(nil), "forged"...), nil)
+	require.ErrorIs(t, p.Finish(receive, nil), ucs.ErrRemoteInvalid)
 	require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
-	require.NoError(t, p.finish(other.StreamSend([]byte{1}, nil)))
-	bad := p.b.w.stats.badMessages.Load()
-	p.b.w.handleStream([]byte{1, 2, 3}, nil)
-	require.Equal(t, bad+1, p.b.w.stats.badMessages.Load())
+	require.NoError(t, p.Finish(other.StreamSend([]byte{1}, nil)))
+	bad := p.B.W.BadMessages().Load()
+	p.B.W.Handler(wire.AMStream)([]byte{1, 2, 3}, nil)
+	require.Equal(t, bad+1, p.B.W.BadMessages().Load())
 }
 
 // TestStream_End: each side ends its stream after all sends, also those that wait for credit. The other direction
 // continues.
 func TestStream_End(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		from, to := p.streamed()
-		want := pattern(2*defaultEagerWindow, 9)
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		from, to := openStream(p)
+		want := testenv.Pattern(2*ucp.DefaultEagerWindow, 9)
 		send, err := from.StreamSend(want, nil)
 		require.NoError(t, err)
-		p.until(func() bool { return from.msgs.stream.starved })
+		p.Until(func() bool { return from.Messages().Stream().Starved() })
 		ended := 0
-		end, err := from.StreamEnd(&OpParams{OnDone: func(err error) {
+		end, err := from.StreamEnd(&ucp.OpParams{OnDone: func(err error) {
 			assert.NoError(t, err)
 			ended++
 		}})
 		require.NoError(t, err)
 		require.NotNil(t, end, "it waits for the send")
-		for _, late := range []func() (*Request, error){
-			func() (*Request, error) { return from.StreamSend([]byte{1}, nil) },
-			func() (*Request, error) { return from.StreamEnd(nil) },
+		for _, late := range []func() (*ucp.Request, error){
+			func() (*ucp.Request, error) { return from.StreamSend([]byte{1}, nil) },
+			func() (*ucp.Request, error) { return from.StreamEnd(nil) },
 		} {
 			_, err = late()
 			require.ErrorIs(t, err, ucs.ErrClosed)
 		}
-		requireBytes(t, want, p.read(to, len(want)))
+		testenv.RequireBytes(t, want, readStream(p, to, len(want)))
 		buf, n := make([]byte, 8), 0
 		receive, err := to.StreamRecv(buf, true, &n, nil) // before or after the end has arrived
 		if receive != nil {
-			err = p.finish(receive, nil)
+			err = p.Finish(receive, nil)
 		}
 		require.ErrorIs(t, err, ucs.ErrStreamEnded)
 		require.Zero(t, n)
-		require.NoError(t, p.finish(send, nil))
-		require.NoError(t, p.finish(end, nil))
-		p.until(func() bool { return ended == 1 })
+		require.NoError(t, p.Finish(send, nil))
+		require.NoError(t, p.Finish(end, nil))
+		p.Until(func() bool { return ended == 1 })
 		_, err = to.StreamRecv(buf, false, &n, nil)
 		require.ErrorIs(t, err, ucs.ErrStreamEnded)
 		if to == from {
 			return
 		}
 		require.NoError(t, to.Err())
-		require.NoError(t, p.finish(to.StreamSend([]byte("back"), nil)))
-		requireBytes(t, []byte("back"), p.read(from, 4))
-		require.NoError(t, p.finish(to.StreamEnd(nil)))
+		require.NoError(t, p.Finish(to.StreamSend([]byte("back"), nil)))
+		testenv.RequireBytes(t, []byte("back"), readStream(p, from, 4))
+		require.NoError(t, p.Finish(to.StreamEnd(nil)))
 		receive, err = from.StreamRecv(buf, false, &n, nil)
 		if receive != nil {
-			err = p.finish(receive, nil)
+			err = p.Finish(receive, nil)
 		}
 		require.ErrorIs(t, err, ucs.ErrStreamEnded)
-		require.NoError(t, p.finish(from.TagSend(1, []byte("tag"), nil)))
+		require.NoError(t, p.Finish(from.TagSend(1, []byte("tag"), nil)))
 	})
 }
 
 // TestStream_ForgedEnd: a stream end at a wrong offset, and bytes after the end, fail the EP.
 func TestStream_ForgedEnd(t *testing.T) {
 	for _, off := range []uint64{0, 2} { // one byte has arrived
-		p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
-		_, to := p.streamed()
-		end := p.b.w.handleControl((*Worker).handleStreamEnd)
-		end((&wire.Control{EP: to.id, ID: off}).Append(nil), nil)
+		p := ucppair.New(t, faketp.Set("like sm", faketp.LikeSM()), ucp.Config{})
+		_, to := openStream(p)
+		end := p.B.W.Handler(wire.AMStreamEnd)
+		end((&wire.Control{EP: to.ID(), ID: off}).Append(nil), nil)
 		require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
 	}
-	p := newPair(t, faketp.Set("like sm", faketp.LikeSM()), Config{})
-	_, to := p.streamed()
-	end := p.b.w.handleControl((*Worker).handleStreamEnd)
-	end((&wire.Control{EP: to.id, ID: 1}).Append(nil), nil)
+	p := ucppair.New(t, faketp.Set("like sm", faketp.LikeSM()), ucp.Config{})
+	_, to := openStream(p)
+	end := p.B.W.Handler(wire.AMStreamEnd)
+	end((&wire.Control{EP: to.ID(), ID: 1}).Append(nil), nil)
 	require.NoError(t, to.Err())
-	h := wire.Head{Word: 1, EP: to.id}
-	p.b.w.handleStream(append(h.Append(nil), "late"...), nil)
+	h := wire.Head{Word: 1, EP: to.ID()}
+	p.B.W.Handler(wire.AMStream)(append(h.Append(nil), "late"...), nil)
 	require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
 	require.ErrorContains(t, to.Err(), "after its end")
 }
@@ -482,21 +482,21 @@ func TestStream_ForgedEnd(t *testing.T) {
 func TestAllocs_Stream(t *testing.T) {
 	for _, set := range []tlsets.Set{tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`), tlsets.Real("all")} {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{})
-			from, to := p.streamed()
+			p := ucppair.New(t, set, ucp.Config{})
+			from, to := openStream(p)
 			data, buf, n := make([]byte, 20000), make([]byte, 20000), new(int)
 			for _, size := range []int{1, 8, 200, 2000, 20000} {
 				exchange := func(posted bool) func() {
 					return func() {
 						if posted {
 							r, _ := to.StreamRecv(buf[:size], true, n, nil)
-							p.endBoth(from.StreamSend(data[:size], nil))
-							p.endBoth(r, nil)
+							p.MustFinish(from.StreamSend(data[:size], nil))
+							p.MustFinish(r, nil)
 							return
 						}
 						s, err := from.StreamSend(data[:size], nil)
-						p.endBoth(to.StreamRecv(buf[:size], true, n, nil))
-						p.endBoth(s, err)
+						p.MustFinish(to.StreamRecv(buf[:size], true, n, nil))
+						p.MustFinish(s, err)
 					}
 				}
 				for _, posted := range []bool{true, false} {
@@ -511,35 +511,21 @@ func TestAllocs_Stream(t *testing.T) {
 	}
 }
 
-// endBoth waits for an operation with progress of both sides, and allocates nothing.
-func (p *pair) endBoth(r *Request, err error) {
-	for err == nil && r != nil && !r.Done() {
-		p.step()
-	}
-	if r != nil && err == nil {
-		err = r.err()
-		r.Release()
-	}
-	if err != nil {
-		panic(err)
-	}
-}
-
 // TestMessages_OrderAfterTheDial: messages that wait for a transport that fails to connect use the next one, in order,
 // with and without credit.
 func TestMessages_OrderAfterTheDial(t *testing.T) {
 	dials, next := faketp.LikeSM(), faketp.LikeTCP()
 	dials.Dials, next.Latency = true, time.Millisecond
-	p, f := fakePair(t, Config{}, dials, next)
-	got := collect(t, p.b.w, 1)
-	p.connect()
+	p, f := ucppair.Fake(t, ucp.Config{}, dials, next)
+	got := collect(t, p.B.W, 1)
+	p.Connect()
 	const n, size = 200, 300
-	want := pattern(n*size, 1)
-	var reqs []*Request
+	want := testenv.Pattern(n*size, 1)
+	var reqs []*ucp.Request
 	for i := range n {
-		for _, send := range []func() (*Request, error){
-			func() (*Request, error) { return p.a.ep.StreamSend(want[i*size:][:size], nil) },
-			func() (*Request, error) { return p.a.ep.SendActive(1, nil, []byte{byte(i)}, nil) },
+		for _, send := range []func() (*ucp.Request, error){
+			func() (*ucp.Request, error) { return p.A.EP.StreamSend(want[i*size:][:size], nil) },
+			func() (*ucp.Request, error) { return p.A.EP.SendActive(1, nil, []byte{byte(i)}, nil) },
 		} {
 			r, err := send()
 			require.NoError(t, err)
@@ -547,20 +533,20 @@ func TestMessages_OrderAfterTheDial(t *testing.T) {
 			reqs = append(reqs, r)
 		}
 	}
-	p.until(func() bool { return f.Sent >= 2 }) // the handshake, in both directions
+	p.Until(func() bool { return f.Sent >= 2 }) // the handshake, in both directions
 	f.FailNext("dial fsm", ucs.ErrNoMemory)
-	var to *EP
-	p.until(func() bool {
-		to = p.b.w.StreamReady()
+	var to *ucp.EP
+	p.Until(func() bool {
+		to = p.B.W.StreamReady()
 		return to != nil
 	})
-	requireBytes(t, want, p.read(to, len(want)))
+	testenv.RequireBytes(t, want, readStream(p, to, len(want)))
 	for _, r := range reqs {
-		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.Finish(r, nil))
 	}
-	p.until(have(t, got, n))
+	p.Until(have(t, got, n))
 	for i, m := range *got {
 		require.Equal(t, []byte{byte(i)}, m.data)
 	}
-	require.Equal(t, "ftcp", p.a.ep.lane(wireup.AM).Iface.kind())
+	require.Equal(t, "ftcp", kindOf(p.A.EP.Lane(wireup.AM).Iface))
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // TestAllocs_Tags: tagged sends, receives and unexpected messages allocate nothing, inline and with bcopy.
@@ -14,30 +16,30 @@ func TestAllocs_Tags(t *testing.T) {
 	self.Oneself = true
 	for _, set := range []tlsets.Set{self, tlsets.Real("sm", "sm"), tlsets.Real("ib", `\rc`, `\ud`), tlsets.Real("tcp", "tcp")} {
 		t.Run(set.Name, func(t *testing.T) {
-			p := newPair(t, set, Config{}).connect()
-			info, buf := &TagInfo{}, make([]byte, 2000)
-			receive := func(n int) *Request {
-				r, err := p.b.w.TagRecv(buf[:n], 7, exact, info, nil)
+			p := ucppair.New(t, set, ucp.Config{}).Connect()
+			info, buf := &ucp.TagInfo{}, make([]byte, 2000)
+			receive := func(n int) *ucp.Request {
+				r, err := p.B.W.TagRecv(buf[:n], 7, exact, info, nil)
 				if err != nil {
 					panic(err)
 				}
 				return r
 			}
-			end := func(r *Request) {
+			end := func(r *ucp.Request) {
 				for r != nil && !r.Done() {
-					p.step()
+					p.Step()
 				}
-				if r != nil && r.take() != nil {
+				if r != nil && r.Take() != nil {
 					panic("it has failed")
 				}
 			}
 			send := func(n int) {
-				r, err := p.a.ep.TagSend(7, buf[:n], nil)
+				r, err := p.A.EP.TagSend(7, buf[:n], nil)
 				if err != nil {
 					panic(err)
 				}
 				end(r)
-				p.refill()
+				refill(p)
 			}
 			for _, n := range []int{8, 2000} {
 				expected := func() {
@@ -47,8 +49,8 @@ func TestAllocs_Tags(t *testing.T) {
 				}
 				unexpected := func() {
 					send(n)
-					for p.b.w.tag.table.Unexpected() == 0 {
-						p.step()
+					for p.B.W.Tags().Unexpected() == 0 {
+						p.Step()
 					}
 					end(receive(n))
 				}
@@ -66,6 +68,6 @@ func TestAllocs_Tags(t *testing.T) {
 
 // refill waits until a has credit again: a message without credit uses rendezvous, allocates, and waits for its
 // receive.
-func (p *pair) refill() {
-	p.until(func() bool { return p.a.ep.msgs.Credit > defaultEagerWindow/4 })
+func refill(p *ucppair.Pair) {
+	p.Until(func() bool { return p.A.EP.Messages().Credit > ucp.DefaultEagerWindow/4 })
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -7,55 +7,58 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // TestTag_Sync: a synchronous send completes when its message was matched, or dropped. A flush does not wait for that.
 func TestTag_Sync(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
 		for _, size := range []int{0, 8, 500, 2016, 2017, 8160, 20_000, 100_000} {
-			data, buf := pattern(size, size), make([]byte, size)
-			recv, err := p.b.w.TagRecv(buf, 7, exact, nil, nil)
+			data, buf := testenv.Pattern(size, size), make([]byte, size)
+			recv, err := p.B.W.TagRecv(buf, 7, exact, nil, nil)
 			require.NoError(t, err)
-			require.NoError(t, p.finish(p.a.ep.TagSendSync(7, data, nil)))
-			require.False(t, p.b.w.tag.table.Expects(), "it has completed before its message was matched")
-			require.NoError(t, p.finish(recv, nil))
-			requireBytes(t, data, buf)
+			require.NoError(t, p.Finish(p.A.EP.TagSendSync(7, data, nil)))
+			require.False(t, p.B.W.Tags().Expects(), "it has completed before its message was matched")
+			require.NoError(t, p.Finish(recv, nil))
+			testenv.RequireBytes(t, data, buf)
 
-			sent, err := p.a.ep.TagSendSync(8, data, nil)
+			sent, err := p.A.EP.TagSendSync(8, data, nil)
 			require.NoError(t, err)
-			p.unexpected(1)
-			require.NoError(t, p.flush())
+			waitUnexpected(p, 1)
+			require.NoError(t, p.Flush())
 			require.False(t, sent.Done())
 			require.False(t, sent.Cancel())
 			clear(buf)
-			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 8, exact, nil, nil)))
-			require.NoError(t, p.finish(sent, nil))
-			requireBytes(t, data, buf)
+			require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 8, exact, nil, nil)))
+			require.NoError(t, p.Finish(sent, nil))
+			testenv.RequireBytes(t, data, buf)
 		}
-		sent, err := p.a.ep.TagSendSync(9, nil, nil)
+		sent, err := p.A.EP.TagSendSync(9, nil, nil)
 		require.NoError(t, err)
-		p.unexpected(1)
-		m, _, ok := p.b.w.TagProbe(9, exact, true)
+		waitUnexpected(p, 1)
+		m, _, ok := p.B.W.TagProbe(9, exact, true)
 		require.True(t, ok)
 		m.Release()
-		err = p.finish(sent, nil)
+		err = p.Finish(sent, nil)
 		require.ErrorIs(t, err, ucs.ErrCanceled)
 	})
 }
 
 func TestTagProbe(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
-		w := p.b.w
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		w := p.B.W
 		_, _, ok := w.TagProbe(0, 0, true)
 		require.False(t, ok)
-		var sent []*Request
+		var sent []*ucp.Request
 		for i, size := range []int{10, 300} {
-			sent = append(sent, p.tagSend(uint64(i), pattern(size, i)))
+			sent = append(sent, tagSend(p, uint64(i), testenv.Pattern(size, i)))
 		}
-		p.unexpected(2)
+		waitUnexpected(p, 2)
 		m, info, ok := w.TagProbe(1, exact, false)
 		require.True(t, ok)
 		require.Nil(t, m)
@@ -67,28 +70,28 @@ func TestTagProbe(t *testing.T) {
 		require.Equal(t, info, m.Info())
 
 		buf := make([]byte, 300)
-		require.NoError(t, p.finish(w.TagRecv(buf, 0, 0, nil, nil)), "the other one")
-		requireBytes(t, pattern(300, 1), buf)
+		require.NoError(t, p.Finish(w.TagRecv(buf, 0, 0, nil, nil)), "the other one")
+		testenv.RequireBytes(t, testenv.Pattern(300, 1), buf)
 		_, err := m.Recv(buf[:9], &info, nil)
 		require.ErrorIs(t, err, ucs.ErrTruncated)
-		requireBytes(t, pattern(10, 0)[:9], buf[:9])
-		require.Zero(t, w.tag.table.Unexpected())
+		testenv.RequireBytes(t, testenv.Pattern(10, 0)[:9], buf[:9])
+		require.Zero(t, w.Tags().Unexpected())
 		for _, r := range sent {
-			require.NoError(t, p.finish(r, nil))
+			require.NoError(t, p.Finish(r, nil))
 		}
 	})
 }
 
 // TestTagProbe_Partial: a message of which a part has arrived can be removed by a probe, received and dropped.
 func TestTagProbe_Partial(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.grown()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		growWindow(p)
 		const size = 30_000
 		for _, drop := range []bool{false, true} {
-			sent := p.tagSend(4, pattern(size, 2))
-			var m *TagMessage
-			p.until(func() (ok bool) {
-				m, _, ok = p.b.w.TagProbe(4, exact, true)
+			sent := tagSend(p, 4, testenv.Pattern(size, 2))
+			var m *ucp.TagMessage
+			p.Until(func() (ok bool) {
+				m, _, ok = p.B.W.TagProbe(4, exact, true)
 				return ok
 			})
 			require.Equal(t, size, m.Info().Length)
@@ -96,42 +99,42 @@ func TestTagProbe_Partial(t *testing.T) {
 				m.Release()
 			} else {
 				buf := make([]byte, size)
-				require.NoError(t, p.finish(m.Recv(buf, nil, nil)))
-				requireBytes(t, pattern(size, 2), buf)
+				require.NoError(t, p.Finish(m.Recv(buf, nil, nil)))
+				testenv.RequireBytes(t, testenv.Pattern(size, 2), buf)
 			}
-			require.NoError(t, p.finish(sent, nil))
-			p.until(func() bool { return p.b.from(p).msgs.Held == 0 })
+			require.NoError(t, p.Finish(sent, nil))
+			p.Until(func() bool { return epFrom(&p.B, p).Messages().Held == 0 })
 		}
 	})
 }
 
-// from returns the EP of x over which messages of the other end of p arrive.
-func (x *end) from(p *pair) *EP {
-	for e := range x.w.eps.All() {
-		if e.msgs != nil && (e != p.a.ep || p.oneself() && e.msgs.Held > 0) {
+// epFrom returns the EP of x over which messages of the other end of p arrive.
+func epFrom(x *ucppair.End, p *ucppair.Pair) *ucp.EP {
+	for e := range x.W.EPs().All() {
+		if e.Messages() != nil && (e != p.A.EP || p.Oneself() && e.Messages().Held > 0) {
 			return e
 		}
 	}
-	return p.a.ep
+	return p.A.EP
 }
 
 func TestTagRecv_Cancel(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
 		var bufs [2][4]byte
-		first, err := p.b.w.TagRecv(bufs[0][:], 1, exact, nil, nil)
+		first, err := p.B.W.TagRecv(bufs[0][:], 1, exact, nil, nil)
 		require.NoError(t, err)
-		second, err := p.b.w.TagRecv(bufs[1][:], 1, exact, nil, nil)
+		second, err := p.B.W.TagRecv(bufs[1][:], 1, exact, nil, nil)
 		require.NoError(t, err)
 		require.True(t, first.Cancel())
 		require.Equal(t, ucs.StatusCanceled, first.Status())
 		require.False(t, first.Cancel())
-		err = p.finish(first, nil)
+		err = p.Finish(first, nil)
 		require.ErrorIs(t, err, ucs.ErrCanceled)
 		require.ErrorContains(t, err, "ucp: tag receive 4 bytes: ")
-		sent := p.tagSend(1, []byte("data"))
-		require.NoError(t, p.finish(second, nil))
-		require.NoError(t, p.finish(sent, nil))
+		sent := tagSend(p, 1, []byte("data"))
+		require.NoError(t, p.Finish(second, nil))
+		require.NoError(t, p.Finish(sent, nil))
 		require.Equal(t, "data", string(bufs[1][:]), "the message is not lost")
 		require.Zero(t, bufs[0])
 	})
@@ -139,97 +142,97 @@ func TestTagRecv_Cancel(t *testing.T) {
 
 // TestTagRecvWait_GivenUp: a canceled blocking receive is removed completely.
 func TestTagRecvWait_GivenUp(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		buf := make([]byte, 4)
-		_, err := p.b.w.TagRecvWait(ctx, buf, 1, exact, nil)
+		_, err := p.B.W.TagRecvWait(ctx, buf, 1, exact, nil)
 		require.ErrorIs(t, err, context.Canceled)
-		sent := p.tagSend(1, []byte("data"))
-		p.unexpected(1)
-		info, err := p.b.w.TagRecvWait(ctx, buf[:2], 1, exact, nil)
+		sent := tagSend(p, 1, []byte("data"))
+		waitUnexpected(p, 1)
+		info, err := p.B.W.TagRecvWait(ctx, buf[:2], 1, exact, nil)
 		require.ErrorIs(t, err, ucs.ErrTruncated)
 		require.Equal(t, 4, info.Length)
-		require.NoError(t, p.finish(sent, nil))
+		require.NoError(t, p.Finish(sent, nil))
 	})
 }
 
 // TestTagRecvWait_GivenUpHalfway: if a message was arriving when its receive was canceled, the rest is not written to
 // the buffer.
 func TestTagRecvWait_GivenUpHalfway(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.grown()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		growWindow(p)
 		const size = 30_000
-		sent := p.tagSend(1, pattern(size, 1))
-		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
+		sent := tagSend(p, 1, testenv.Pattern(size, 1))
+		p.Until(func() bool { return p.B.W.Tags().Unexpected() == 1 })
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		buf := make([]byte, size)
-		_, err := p.b.w.TagRecvWait(ctx, buf, 1, exact, nil)
+		_, err := p.B.W.TagRecvWait(ctx, buf, 1, exact, nil)
 		clear(buf)
 		if err != nil { // not all of it has arrived
 			require.ErrorIs(t, err, context.Canceled)
 		}
-		require.NoError(t, p.finish(sent, nil))
-		require.NoError(t, p.finish(p.a.ep.TagSend(2, nil, nil)))
-		p.unexpected(1)
-		requireZero(t, buf, "written after the return")
-		require.NoError(t, p.finish(p.b.w.TagRecv(nil, 2, exact, nil, nil)))
+		require.NoError(t, p.Finish(sent, nil))
+		require.NoError(t, p.Finish(p.A.EP.TagSend(2, nil, nil)))
+		waitUnexpected(p, 1)
+		testenv.RequireZero(t, buf, "written after the return")
+		require.NoError(t, p.Finish(p.B.W.TagRecv(nil, 2, exact, nil, nil)))
 	})
 }
 
 // TestTag_WorkerCloses: receives fail when their worker closes.
 func TestTag_WorkerCloses(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
-		var reqs []*Request
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		var reqs []*ucp.Request
 		for i := range 3 {
-			r, err := p.b.w.TagRecv(make([]byte, 8), uint64(i), exact, nil, nil)
+			r, err := p.B.W.TagRecv(make([]byte, 8), uint64(i), exact, nil, nil)
 			require.NoError(t, err)
 			reqs = append(reqs, r)
 		}
-		require.NoError(t, p.b.w.Close())
+		require.NoError(t, p.B.W.Close())
 		for _, r := range reqs {
 			require.Equal(t, ucs.StatusCanceled, r.Status())
 			r.Release()
 		}
-		_, err := p.b.w.TagRecv(nil, 1, exact, nil, nil)
+		_, err := p.B.W.TagRecv(nil, 1, exact, nil, nil)
 		require.ErrorIs(t, err, ucs.ErrClosed)
 	})
 }
 
 // TestTag_SenderCloses: complete messages remain, partial ones fail with the reason, and posted receives remain posted.
 func TestTag_SenderCloses(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("the sender's worker is the receiver's")
 		}
-		p.grown()
+		growWindow(p)
 		const size = 200_000
-		whole := p.tagSend(1, []byte("whole"))
-		p.unexpected(1)
-		require.NoError(t, p.finish(whole, nil))
-		into, err := p.b.w.TagRecv(make([]byte, size), 2, exact, nil, nil)
+		whole := tagSend(p, 1, []byte("whole"))
+		waitUnexpected(p, 1)
+		require.NoError(t, p.Finish(whole, nil))
+		into, err := p.B.W.TagRecv(make([]byte, size), 2, exact, nil, nil)
 		require.NoError(t, err)
-		other, err := p.b.w.TagRecv(make([]byte, 8), 4, exact, nil, nil)
+		other, err := p.B.W.TagRecv(make([]byte, 8), 4, exact, nil, nil)
 		require.NoError(t, err)
-		parts := []*Request{p.tagSend(2, pattern(size, 2))}
-		sender := p.b.from(p)
-		p.until(func() bool { return sender.msgs.inbound != nil || into.Done() })
-		closing, err := p.a.ep.Close(CloseForce)
+		parts := []*ucp.Request{tagSend(p, 2, testenv.Pattern(size, 2))}
+		sender := epFrom(&p.B, p)
+		p.Until(func() bool { return sender.Messages().Inbound() != nil || into.Done() })
+		closing, err := p.A.EP.Close(ucp.CloseForce)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(closing, nil))
+		require.NoError(t, p.Finish(closing, nil))
 		for _, r := range parts {
-			_ = p.finish(r, nil) // canceled, or posted completely
+			_ = p.Finish(r, nil) // canceled, or posted completely
 		}
-		p.until(into.Done)
-		if err := p.finish(into, nil); err != nil {
+		p.Until(into.Done)
+		if err := p.Finish(into, nil); err != nil {
 			assert.ErrorIs(t, err, ucs.ErrPeerClosed)
 			assert.ErrorContains(t, err, "tag receive 200000 bytes")
 		}
 		buf := make([]byte, 5)
-		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 1, exact, nil, nil)))
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 1, exact, nil, nil)))
 		require.Equal(t, "whole", string(buf))
 		require.False(t, other.Done())
 		require.True(t, other.Cancel())

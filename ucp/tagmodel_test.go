@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"slices"
@@ -7,15 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // tagModel is a serial matcher, which is compared with a worker: two lists, searched from the front.
 type tagModel struct {
 	t    *rapid.T
-	p    *pair
+	p    *ucppair.Pair
 	recv []*modelRecv
 	msgs []*modelMsg
 	seed int
@@ -36,22 +39,22 @@ func (m *tagModel) come() {
 		m.settle()
 		return
 	}
-	m.p.until(func() bool {
-		return len(slices.Collect(m.p.b.w.tag.table.Receives())) == len(m.recv) && m.p.b.w.tag.table.Unexpected() == len(m.msgs)
+	m.p.Until(func() bool {
+		return len(slices.Collect(m.p.B.W.Tags().Receives())) == len(m.recv) && m.p.B.W.Tags().Unexpected() == len(m.msgs)
 	})
 }
 
 type modelRecv struct {
 	tag, mask uint64
 	buf       []byte
-	info      TagInfo
-	req       *Request
+	info      ucp.TagInfo
+	req       *ucp.Request
 }
 
 type modelMsg struct {
 	tag  uint64
 	data []byte
-	req  *Request // of the send; nil if it has completed
+	req  *ucp.Request // of the send; nil if it has completed
 	sync bool
 }
 
@@ -68,14 +71,14 @@ func (m *tagModel) send() {
 	m.seed++
 	x := &modelMsg{
 		tag:  m.tag(),
-		data: pattern(rapid.SampledFrom(modelSizes).Draw(m.t, "size"), m.seed),
+		data: testenv.Pattern(rapid.SampledFrom(modelSizes).Draw(m.t, "size"), m.seed),
 		sync: rapid.Bool().Draw(m.t, "sync"),
 	}
 	var err error
 	if x.sync {
-		x.req, err = m.p.a.ep.TagSendSync(x.tag, x.data, nil)
+		x.req, err = m.p.A.EP.TagSendSync(x.tag, x.data, nil)
 	} else {
-		x.req, err = m.p.a.ep.TagSend(x.tag, x.data, nil)
+		x.req, err = m.p.A.EP.TagSend(x.tag, x.data, nil)
 	}
 	require.NoError(m.t, err)
 	for i, r := range m.recv {
@@ -94,7 +97,7 @@ func (m *tagModel) send() {
 func (m *tagModel) received(r *modelRecv, x *modelMsg) {
 	var err error
 	if r.req != nil {
-		err = m.p.finish(r.req, nil)
+		err = m.p.Finish(r.req, nil)
 	}
 	m.checkReceived(r, x, err)
 }
@@ -110,7 +113,7 @@ func (m *tagModel) checkReceived(r *modelRecv, x *modelMsg, err error) {
 	require.Equal(m.t, make([]byte, len(r.buf)-n), r.buf[n:])
 	require.Equal(m.t, x.tag, r.info.Tag)
 	require.Equal(m.t, len(x.data), r.info.Length)
-	require.NoError(m.t, m.p.finish(x.req, nil))
+	require.NoError(m.t, m.p.Finish(x.req, nil))
 }
 
 // newRecv returns a receive that is not posted yet.
@@ -138,14 +141,14 @@ func (m *tagModel) post() {
 	r := m.newRecv()
 	x := m.take(r)
 	var err error
-	r.req, err = m.p.b.w.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
+	r.req, err = m.p.B.W.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
 	if x == nil {
 		require.NoError(m.t, err)
 		require.NotNil(m.t, r.req)
 		m.recv = append(m.recv, r)
 		return
 	}
-	m.checkReceived(r, x, m.p.finish(r.req, err))
+	m.checkReceived(r, x, m.p.Finish(r.req, err))
 }
 
 // cancel cancels a receive.
@@ -159,7 +162,7 @@ func (m *tagModel) cancel() {
 	if !r.req.Cancel() { // a queue of the transport has it, and will return it
 		require.NotNil(m.t, m.settle)
 	}
-	require.ErrorIs(m.t, m.p.finish(r.req, nil), ucs.ErrCanceled)
+	require.ErrorIs(m.t, m.p.Finish(r.req, nil), ucs.ErrCanceled)
 }
 
 // probe probes for a message, and may remove it, to receive or drop it.
@@ -168,10 +171,10 @@ func (m *tagModel) probe() {
 	remove := rapid.Bool().Draw(m.t, "remove")
 	if m.settle != nil { // the first probe closes queues
 		m.settle()
-		_, _, _ = m.p.b.w.TagProbe(r.tag, r.mask, false)
+		_, _, _ = m.p.B.W.TagProbe(r.tag, r.mask, false)
 		m.settle()
 	}
-	found, info, ok := m.p.b.w.TagProbe(r.tag, r.mask, remove)
+	found, info, ok := m.p.B.W.TagProbe(r.tag, r.mask, remove)
 	kept := append([]*modelMsg(nil), m.msgs...)
 	x := m.take(r)
 	require.Equal(m.t, x != nil, ok)
@@ -185,7 +188,7 @@ func (m *tagModel) probe() {
 	}
 	if rapid.Bool().Draw(m.t, "drop") {
 		found.Release()
-		err := m.p.finish(x.req, nil)
+		err := m.p.Finish(x.req, nil)
 		if x.sync {
 			require.ErrorIs(m.t, err, ucs.ErrCanceled)
 		} else {
@@ -195,7 +198,7 @@ func (m *tagModel) probe() {
 	}
 	var err error
 	r.req, err = found.Recv(r.buf, &r.info, nil)
-	m.checkReceived(r, x, m.p.finish(r.req, err))
+	m.checkReceived(r, x, m.p.Finish(r.req, err))
 }
 
 // drain completes all operations.
@@ -207,8 +210,8 @@ func (m *tagModel) drain() {
 		r := &modelRecv{buf: make([]byte, 40_000)}
 		x := m.take(r)
 		var err error
-		r.req, err = m.p.b.w.TagRecv(r.buf, 0, 0, &r.info, nil)
-		m.checkReceived(r, x, m.p.finish(r.req, err))
+		r.req, err = m.p.B.W.TagRecv(r.buf, 0, 0, &r.info, nil)
+		m.checkReceived(r, x, m.p.Finish(r.req, err))
 	}
 }
 
@@ -217,7 +220,7 @@ func TestTag_Model(t *testing.T) {
 	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), tlsets.Real("sm", "sm")} {
 		t.Run(set.Name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				m := &tagModel{t: rt, p: newPair(t, set, Config{}).connect(), masks: anyMasks}
+				m := &tagModel{t: rt, p: ucppair.New(t, set, ucp.Config{}).Connect(), masks: anyMasks}
 				rt.Repeat(map[string]func(*rapid.T){
 					"send": func(*rapid.T) { m.send() }, "receive": func(*rapid.T) { m.post() },
 					"cancel": func(*rapid.T) { m.cancel() }, "probe": func(*rapid.T) { m.probe() },

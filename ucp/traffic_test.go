@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,55 +6,59 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucs"
 )
 
 // TestTraffic: both sides count the same bytes, by class of EP, including closed EPs.
 func TestTraffic(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect().warm()
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect().Warm()
+		if p.Oneself() {
 			return
 		}
 		const n, size = 25, 100 // less than the first window, so that no message waits for credit and uses rendezvous
-		require.LessOrEqual(t, n*(size+messageCharge), firstWindow)
+		require.LessOrEqual(t, n*(size+window.MessageCharge), ucp.FirstWindow)
 		buf := make([]byte, size)
 		for k := range n {
-			send, err := p.a.ep.TagSend(7, pattern(size, k), nil)
+			send, err := p.A.EP.TagSend(7, testenv.Pattern(size, k), nil)
 			require.NoError(t, err)
-			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, 0, nil, nil)))
-			require.NoError(t, p.finish(send, nil))
+			require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, 0, nil, nil)))
+			require.NoError(t, p.Finish(send, nil))
 		}
-		p.a.w.countTraffic()
-		p.b.w.countTraffic()
-		a, b := counters(p.a.w), counters(p.b.w)
-		assert.EqualValues(t, n*(size+messageCharge), a["worker/ep@made.sent_bytes"])
-		assert.EqualValues(t, n*(size+messageCharge), b["worker/ep@accepted.received_bytes"])
+		p.A.W.CountTraffic()
+		p.B.W.CountTraffic()
+		a, b := counters(p.A.W), counters(p.B.W)
+		assert.EqualValues(t, n*(size+window.MessageCharge), a["worker/ep@made.sent_bytes"])
+		assert.EqualValues(t, n*(size+window.MessageCharge), b["worker/ep@accepted.received_bytes"])
 		assert.EqualValues(t, 1, a["worker/ep@made.connected"])
 		assert.EqualValues(t, 1, b["worker/ep@accepted.connected"])
-		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-		p.until(func() bool { return counters(p.b.w)["worker/ep@accepted.closed"] == 1 })
-		p.until(func() bool { return counters(p.a.w)["worker/ep@made.closed"] == 1 })
-		p.a.w.countTraffic()
-		assert.EqualValues(t, n*(size+messageCharge), counters(p.a.w)["worker/ep@made.sent_bytes"])
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+		p.Until(func() bool { return counters(p.B.W)["worker/ep@accepted.closed"] == 1 })
+		p.Until(func() bool { return counters(p.A.W)["worker/ep@made.closed"] == 1 })
+		p.A.W.CountTraffic()
+		assert.EqualValues(t, n*(size+window.MessageCharge), counters(p.A.W)["worker/ep@made.sent_bytes"])
 	})
 }
 
 // TestTraffic_Credits: each credit message is counted by both sides.
 func TestTraffic_Credits(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
-	const size = firstWindow / 8
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Connect().Warm()
+	const size = ucp.FirstWindow / 8
 	buf := make([]byte, size)
 	for k := range 200 {
-		send, err := p.a.ep.TagSend(7, pattern(size, k), nil)
+		send, err := p.A.EP.TagSend(7, testenv.Pattern(size, k), nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, 0, nil, nil)))
-		require.NoError(t, p.finish(send, nil))
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, 0, nil, nil)))
+		require.NoError(t, p.Finish(send, nil))
 	}
-	p.until(func() bool { // the latest one arrives
-		n := counters(p.a.w)["worker/ep@made.credits_received"]
-		return n > 1 && n == counters(p.b.w)["worker/ep@accepted.credits_sent"]
+	p.Until(func() bool { // the latest one arrives
+		n := counters(p.A.W)["worker/ep@made.credits_received"]
+		return n > 1 && n == counters(p.B.W)["worker/ep@accepted.credits_sent"]
 	})
 }
 
@@ -68,43 +72,43 @@ func TestTraffic_Transports(t *testing.T) {
 		{"rc_mlx5", "rc_mlx5@softhca0:1.work_requests", ""},
 	} {
 		t.Run(tc.tls, func(t *testing.T) {
-			p := newPair(t, tlsets.Real(tc.tls, tc.tls), Config{}).both().warm()
+			p := ucppair.New(t, tlsets.Real(tc.tls, tc.tls), ucp.Config{}).Both().Warm()
 			const n = 50
 			for k := range n {
-				send, err := p.a.ep.TagSend(7, pattern(100, k), nil)
+				send, err := p.A.EP.TagSend(7, testenv.Pattern(100, k), nil)
 				require.NoError(t, err)
-				require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 100), 7, 0, nil, nil)))
-				require.NoError(t, p.finish(send, nil)) // without credit it waits for the receive
+				require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 100), 7, 0, nil, nil)))
+				require.NoError(t, p.Finish(send, nil)) // without credit it waits for the receive
 			}
-			count := func(x *end, name string) uint64 {
-				x.w.countTraffic()
-				return counters(x.w)["worker/"+name]
+			count := func(x *ucppair.End, name string) uint64 {
+				x.W.CountTraffic()
+				return counters(x.W)["worker/"+name]
 			}
-			require.GreaterOrEqual(t, count(&p.a, tc.sent), uint64(n))
-			p.until(func() bool { // the latest credit arrives
-				return count(&p.a, tc.sent) == count(&p.b, tc.received) && count(&p.b, tc.sent) == count(&p.a, tc.received) || tc.received == ""
+			require.GreaterOrEqual(t, count(&p.A, tc.sent), uint64(n))
+			p.Until(func() bool { // the latest credit arrives
+				return count(&p.A, tc.sent) == count(&p.B, tc.received) && count(&p.B, tc.sent) == count(&p.A, tc.received) || tc.received == ""
 			})
-			before := count(&p.a, tc.sent)
-			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-			p.until(func() bool { return counters(p.a.w)["worker/ep@made.closed"] == 1 })
-			assert.GreaterOrEqual(t, count(&p.a, tc.sent), before)
-			require.NoError(t, p.a.w.Close())
-			assert.GreaterOrEqual(t, counters(p.a.w)["worker/"+tc.sent], before)
+			before := count(&p.A, tc.sent)
+			require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
+			p.Until(func() bool { return counters(p.A.W)["worker/ep@made.closed"] == 1 })
+			assert.GreaterOrEqual(t, count(&p.A, tc.sent), before)
+			require.NoError(t, p.A.W.Close())
+			assert.GreaterOrEqual(t, counters(p.A.W)["worker/"+tc.sent], before)
 		})
 	}
 }
 
 // TestTraffic_Adopted: an EP that the peer has made remains in its class when NewEP returns it.
 func TestTraffic_Adopted(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).connect().warm()
-	require.NoError(t, p.finish(p.a.ep.TagSend(7, nil, nil)))
-	require.NoError(t, p.finish(p.b.w.TagRecv(nil, 7, 0, nil, nil)))
-	ep, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Connect().Warm()
+	require.NoError(t, p.Finish(p.A.EP.TagSend(7, nil, nil)))
+	require.NoError(t, p.Finish(p.B.W.TagRecv(nil, 7, 0, nil, nil)))
+	ep, err := p.B.W.NewEP(p.A.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
 	require.True(t, ep.Info().ByPeer)
-	require.NoError(t, p.finish(ep.Close(CloseFlush)))
-	p.until(func() bool { return counters(p.b.w)["worker/ep@accepted.closed"] == 1 })
-	all := counters(p.b.w)
+	require.NoError(t, p.Finish(ep.Close(ucp.CloseFlush)))
+	p.Until(func() bool { return counters(p.B.W)["worker/ep@accepted.closed"] == 1 })
+	all := counters(p.B.W)
 	assert.EqualValues(t, 1, all["worker/ep@accepted.connected"])
 	assert.Zero(t, all["worker/ep@made.closed"])
 }
@@ -113,11 +117,11 @@ func TestTraffic_Adopted(t *testing.T) {
 func TestStats_GracefulClose(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
-			p := newPair(t, tlsets.Real(tls, tls), Config{}).both().warm()
-			require.NoError(t, p.b.w.Close())
-			p.until(func() bool { return p.a.ep.Err() != nil })
-			require.ErrorIs(t, p.a.ep.Err(), ucs.ErrPeerClosed)
-			all := counters(p.a.w)
+			p := ucppair.New(t, tlsets.Real(tls, tls), ucp.Config{}).Both().Warm()
+			require.NoError(t, p.B.W.Close())
+			p.Until(func() bool { return p.A.EP.Err() != nil })
+			require.ErrorIs(t, p.A.EP.Err(), ucs.ErrPeerClosed)
+			all := counters(p.A.W)
 			for _, name := range []string{"broken_lanes", "replaced_lanes", "failed_eps", "bad_messages"} {
 				assert.Zero(t, all["worker."+name], name)
 			}
@@ -128,8 +132,8 @@ func TestStats_GracefulClose(t *testing.T) {
 
 // TestStats_Waits: messages that wait for credit, and messages with rendezvous, are counted once.
 func TestStats_Waits(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
-	p.b.w.OnActive(1, func(m *ActiveMessage) {
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Both().Warm()
+	p.B.W.OnActive(1, func(m *ucp.ActiveMessage) {
 		if m.Data == nil {
 			r, err := m.Recv(make([]byte, m.Length), nil)
 			require.NoError(t, err)
@@ -138,9 +142,9 @@ func TestStats_Waits(t *testing.T) {
 			}
 		}
 	})
-	var sends []*Request
+	var sends []*ucp.Request
 	for range 3000 {
-		r, err := p.a.ep.SendActive(1, nil, make([]byte, 64), nil)
+		r, err := p.A.EP.SendActive(1, nil, make([]byte, 64), nil)
 		require.NoError(t, err)
 		if r != nil {
 			sends = append(sends, r)
@@ -148,27 +152,27 @@ func TestStats_Waits(t *testing.T) {
 	}
 	require.NotEmpty(t, sends)
 	for _, r := range sends {
-		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.Finish(r, nil))
 	}
-	p.a.w.countTraffic()
-	p.b.w.countTraffic()
-	all := counters(p.a.w)
+	p.A.W.CountTraffic()
+	p.B.W.CountTraffic()
+	all := counters(p.A.W)
 	assert.Equal(t, all["worker.waits_for_credit"], all["worker/ep@made.waits_for_credit"])
 	assert.Zero(t, all["worker/ep@accepted.waits_for_credit"])
 	assert.Positive(t, all["worker.waits_for_credit"])
 	assert.Positive(t, all["worker.announced_messages"], "messages without credit use rendezvous")
-	assert.Equal(t, all["worker.announced_messages"], counters(p.b.w)["worker.fetched_by_get"]+counters(p.b.w)["worker.fetched_by_put"]+counters(p.b.w)["worker.fetched_by_copies"])
+	assert.Equal(t, all["worker.announced_messages"], counters(p.B.W)["worker.fetched_by_get"]+counters(p.B.W)["worker.fetched_by_put"]+counters(p.B.W)["worker.fetched_by_copies"])
 }
 
 // TestStats_Dials: each call of Dial is counted by its result.
 func TestStats_Dials(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{})
-	l := p.b.listen(t, "unix", "@"+t.Name(), ListenConfig{Accept: func(r *ConnRequest) bool { return string(r.Private) == "friend" }})
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
+	l := listen(&p.B, t, "unix", "@"+t.Name(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool { return string(r.Private) == "friend" }})
 	for _, private := range []string{"friend", "foe"} {
-		_, _ = p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{Private: []byte(private)}, p.within)
+		_, _ = p.A.W.DialWith(t.Context(), "unix", l.Addr().String(), &ucp.DialConfig{Private: []byte(private)}, progressing(p))
 	}
-	_, _ = p.a.w.dial(t.Context(), "unix", "@nothing listens here", &DialConfig{}, p.within)
-	all := counters(p.a.w)
+	_, _ = p.A.W.DialWith(t.Context(), "unix", "@nothing listens here", &ucp.DialConfig{}, progressing(p))
+	all := counters(p.A.W)
 	for _, name := range []string{"connected", "rejected_program", "failed"} {
 		assert.EqualValues(t, 1, all["worker/dial."+name], name)
 	}
@@ -176,15 +180,15 @@ func TestStats_Dials(t *testing.T) {
 
 // TestSnapshot: any goroutine may read derived counters.
 func TestSnapshot(t *testing.T) {
-	p := newPair(t, tlsets.Real("sm", "sm"), Config{}).both().warm()
-	require.NoError(t, p.finish(p.a.ep.TagSend(7, pattern(100, 1), nil)))
-	serving(t, p.a.w)
-	s, err := p.a.w.Snapshot(t.Context())
+	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Both().Warm()
+	require.NoError(t, p.Finish(p.A.EP.TagSend(7, testenv.Pattern(100, 1), nil)))
+	serving(t, p.A.W)
+	s, err := p.A.W.Snapshot(t.Context())
 	require.NoError(t, err)
 	found := false
 	for path, n := range s.All() {
 		if path == "worker/ep@made.sent_bytes" {
-			found = n == 100+messageCharge
+			found = n == 100+window.MessageCharge
 		}
 	}
 	assert.True(t, found, "%v", s)

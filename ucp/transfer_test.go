@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -6,16 +6,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // TestExplain_Ranges: Explain has the ranges of lengths with their protocols, for all classes of buffers, before and
 // after the EP has connected.
 func TestExplain_Ranges(t *testing.T) {
-	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect()
-	before := p.a.ep.Explain()
-	p.warm()
-	for _, text := range []string{before, p.a.ep.Explain()} {
+	p := ucppair.New(t, tlsets.Real(`\rc`, `\rc`), ucp.Config{}).Connect()
+	before := p.A.EP.Explain()
+	p.Warm()
+	for _, text := range []string{before, p.A.EP.Explain()} {
 		for _, want := range []string{
 			"put over rc softhca0:1, buffer not registered:\n", "get over rc softhca0:1, buffer in OpParams.Mem:\n",
 			"messages over rc softhca0:1, buffers that are not registered:\n", "messages over rc softhca0:1, buffers of MemMap:\n",
@@ -31,31 +34,31 @@ func TestExplain_Ranges(t *testing.T) {
 // TestTransfer_SingleZcopy: a zcopy operation of one call is in no list, also if the EP closes right after it, and transfers
 // the right data.
 func TestTransfer_SingleZcopy(t *testing.T) {
-	p := newPair(t, tlsets.Real(`\rc`, `\rc`), Config{}).connect().warm()
+	p := ucppair.New(t, tlsets.Real(`\rc`, `\rc`), ucp.Config{}).Connect().Warm()
 	const n = 20000
-	mem, err := p.a.ctx.MemAlloc(2 * n)
+	mem, err := p.A.Ctx.MemAlloc(2 * n)
 	require.NoError(t, err)
 	want, got := mem.Bytes()[:n], mem.Bytes()[n:]
-	copy(want, pattern(n, 1))
-	use := &OpParams{Mem: mem}
-	r, err := p.a.ep.Put(want, p.b.mem.Addr(), p.a.key, use)
+	copy(want, testenv.Pattern(n, 1))
+	use := &ucp.OpParams{Mem: mem}
+	r, err := p.A.EP.Put(want, p.B.Mem.Addr(), p.A.Key, use)
 	require.NoError(t, err)
 	require.NotNil(t, r)
-	assert.Nil(t, p.a.ep.ops.first)
-	assert.EqualValues(t, 1, p.a.ep.counts.direct)
-	assert.True(t, r.bufferInUse(), "the transport uses the buffer")
-	require.NoError(t, p.finish(r, nil))
-	require.NoError(t, p.flush())
-	requireBytes(t, want, p.b.mem.Bytes()[:n])
-	r, err = p.a.ep.Get(got, p.b.mem.Addr(), p.a.key, use)
+	assert.Nil(t, p.A.EP.Operations())
+	assert.EqualValues(t, 1, p.A.EP.Direct())
+	assert.True(t, r.BufferInUse(), "the transport uses the buffer")
+	require.NoError(t, p.Finish(r, nil))
+	require.NoError(t, p.Flush())
+	testenv.RequireBytes(t, want, p.B.Mem.Bytes()[:n])
+	r, err = p.A.EP.Get(got, p.B.Mem.Addr(), p.A.Key, use)
 	require.NoError(t, err)
 	require.NotNil(t, r)
-	assert.Nil(t, p.a.ep.ops.first)
-	require.NoError(t, p.finish(r, nil))
-	requireBytes(t, want, got)
-	assert.Zero(t, p.a.ep.counts.direct)
+	assert.Nil(t, p.A.EP.Operations())
+	require.NoError(t, p.Finish(r, nil))
+	testenv.RequireBytes(t, want, got)
+	assert.Zero(t, p.A.EP.Direct())
 
-	_, err = p.a.ep.Put(make([]byte, n), p.b.mem.Addr(), p.a.key, use)
+	_, err = p.A.EP.Put(make([]byte, n), p.B.Mem.Addr(), p.A.Key, use)
 	assert.ErrorContains(t, err, "not in OpParams.Mem")
 	require.NoError(t, mem.Close())
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"bytes"
@@ -19,6 +19,8 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -39,7 +41,7 @@ const (
 // "long" posts receives, prints that, and prints when they have the right data. Its arguments are transports, address
 // of the parent, TAG_PROTO and RNDV_SCHEME.
 func posterRole(c *roles.Side) error {
-	w, ep, err := reachParentWith(c, Config{TagProto: c.Args[2], RndvScheme: c.Args[3]})
+	w, ep, err := ucppair.ReachParentWith(c, ucp.Config{TagProto: c.Args[2], RndvScheme: c.Args[3]})
 	if err != nil {
 		return err
 	}
@@ -63,13 +65,13 @@ func posterRole(c *roles.Side) error {
 }
 
 // receivePosted posts the receives of a posterRole and waits for them.
-func receivePosted(c *roles.Side, w *Worker) error {
-	mem, err := w.ctx.MemAlloc(posterLen)
+func receivePosted(c *roles.Side, w *ucp.Worker) error {
+	mem, err := w.Context().MemAlloc(posterLen)
 	if err != nil {
 		return err
 	}
-	bufs, reqs := [posterCount][]byte{mem.Bytes(), make([]byte, posterLen)}, [posterCount]*Request{}
-	for k, p := range []*OpParams{{Mem: mem}, nil} {
+	bufs, reqs := [posterCount][]byte{mem.Bytes(), make([]byte, posterLen)}, [posterCount]*ucp.Request{}
+	for k, p := range []*ucp.OpParams{{Mem: mem}, nil} {
 		if reqs[k], err = w.TagRecv(bufs[k], posterTag, exact, nil, p); err != nil {
 			return err
 		}
@@ -79,7 +81,7 @@ func receivePosted(c *roles.Side, w *Worker) error {
 		if err := r.Wait(context.Background()); err != nil {
 			return err
 		}
-		if !bytes.Equal(bufs[k], pattern(posterLen, k)) {
+		if !bytes.Equal(bufs[k], testenv.Pattern(posterLen, k)) {
 			return fmt.Errorf("message %d is not what was sent", k)
 		}
 	}
@@ -91,50 +93,50 @@ func receivePosted(c *roles.Side, w *Worker) error {
 type poster struct {
 	t       *testing.T
 	c       *roles.Child
-	x       end
+	x       ucppair.End
 	through int // messages that the process received through queues
 }
 
-func newPoster(t *testing.T, tls string, cfg Config) *poster {
+func newPoster(t *testing.T, tls string, cfg ucp.Config) *poster {
 	t.Helper()
 	p := &poster{t: t}
 	var err error
-	p.x.ctx, err = openContextWith(cfg, tls)
+	p.x.Ctx, err = ucppair.OpenContextWith(cfg, tls)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, p.x.ctx.Close()) })
-	p.x.w, err = p.x.ctx.NewWorker(WorkerConfig{})
+	t.Cleanup(func() { assert.NoError(t, p.x.Ctx.Close()) })
+	p.x.W, err = p.x.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, p.x.w.Close())
-		assert.Zero(t, inUse(p.x.w), "requests that were not released")
+		assert.NoError(t, p.x.W.Close())
+		assert.Zero(t, ucp.RequestsInUse(p.x.W), "requests that were not released")
 	})
-	p.c = roles.Start(t, "poster", tls, fmt.Sprintf("%x", p.x.w.Address()), cfg.TagProto, cfg.RndvScheme)
-	var info TagInfo
-	r, err := p.x.w.TagRecv(nil, posterHello, exact, &info, nil)
+	p.c = roles.Start(t, "poster", tls, fmt.Sprintf("%x", p.x.W.Address()), cfg.TagProto, cfg.RndvScheme)
+	var info ucp.TagInfo
+	r, err := p.x.W.TagRecv(nil, posterHello, exact, &info, nil)
 	require.NoError(t, err)
 	p.wait(r)
-	p.x.ep = info.From
+	p.x.EP = info.From
 	return p
 }
 
 // wait waits for an operation, which must succeed.
-func (p *poster) wait(r *Request) {
+func (p *poster) wait(r *ucp.Request) {
 	p.t.Helper()
 	if r == nil {
 		return
 	}
-	testenv.ProgressWithin(p.t, patience, func() bool {
-		p.x.w.Progress()
+	testenv.ProgressWithin(p.t, testenv.Watchdog, func() bool {
+		p.x.W.Progress()
 		return r.Done()
 	})
-	require.NoError(p.t, r.take())
+	require.NoError(p.t, r.Take())
 }
 
 // short sends a message to the process.
 func (p *poster) short() {
 	p.t.Helper()
 	p.c.Send(p.t, "short")
-	r, err := p.x.ep.TagSend(posterTag, pattern(posterShort, 0), nil)
+	r, err := p.x.EP.TagSend(posterTag, testenv.Pattern(posterShort, 0), nil)
 	require.NoError(p.t, err)
 	p.wait(r)
 	p.through, err = strconv.Atoi(p.c.Line(p.t))
@@ -164,18 +166,18 @@ func (p *poster) resume() {
 }
 
 // long sends the messages of posterLen, one from memory of the context, one from memory of the caller.
-func (p *poster) long() (reqs []*Request) {
+func (p *poster) long() (reqs []*ucp.Request) {
 	p.t.Helper()
-	mem, err := p.x.ctx.MemAlloc(posterLen)
+	mem, err := p.x.Ctx.MemAlloc(posterLen)
 	require.NoError(p.t, err)
 	p.t.Cleanup(func() { assert.NoError(p.t, mem.Close()) })
-	copy(mem.Bytes(), pattern(posterLen, 0))
-	for k, params := range []*OpParams{{Mem: mem}, nil} {
-		buf := pattern(posterLen, k)
+	copy(mem.Bytes(), testenv.Pattern(posterLen, 0))
+	for k, params := range []*ucp.OpParams{{Mem: mem}, nil} {
+		buf := testenv.Pattern(posterLen, k)
 		if params != nil {
 			buf = mem.Bytes()
 		}
-		r, err := p.x.ep.TagSend(posterTag, buf, params)
+		r, err := p.x.EP.TagSend(posterTag, buf, params)
 		require.NoError(p.t, err)
 		reqs = append(reqs, r)
 	}
@@ -189,7 +191,7 @@ func TestTuple_TargetStopped(t *testing.T) {
 	cfg := tupleq
 	cfg.RndvScheme = tlsets.RndvSchemes[0]
 	p := newPoster(t, "xrc", cfg)
-	testenv.ProgressWithin(t, patience, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		p.short()
 		return p.through > 0
 	})
@@ -208,12 +210,12 @@ func TestRndv_TargetStopped(t *testing.T) {
 	for _, tls := range []string{"xrc", `\rc`} {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 			t.Run(tls+"/"+scheme, func(t *testing.T) {
-				p := newPoster(t, tls, Config{TagProto: tagProtoAuto, RndvScheme: scheme})
+				p := newPoster(t, tls, ucp.Config{TagProto: "auto", RndvScheme: scheme})
 				p.short()
 				p.stop()
 				reqs := p.long()
 				for range 10_000 {
-					p.x.w.Progress()
+					p.x.W.Progress()
 				}
 				for _, r := range reqs {
 					require.NotNil(t, r)
@@ -256,13 +258,13 @@ func (s tupleScript) next() (tag, mask uint64, n int) {
 // tuplerOp is an operation of a tupler and its memory.
 type tuplerOp struct {
 	buf    []byte // tuplerLongest
-	params OpParams
+	params ucp.OpParams
 	told   *int // calls of OnDone
 	want   int  // expected calls of OnDone
 	busy   bool
-	req    *Request // nil if the operation is not in progress
-	k, n   int      // number and length of the message
-	info   TagInfo
+	req    *ucp.Request // nil if the operation is not in progress
+	k, n   int          // number and length of the message
+	info   ucp.TagInfo
 }
 
 // begin starts message k, of n bytes, in s. Progress has called OnDone of the operation before it.
@@ -277,7 +279,7 @@ func (s *tuplerOp) begin(k, n int) error {
 }
 
 // started records the request of the operation: without one OnDone is not called.
-func (s *tuplerOp) started(r *Request, err error) error {
+func (s *tuplerOp) started(r *ucp.Request, err error) error {
 	s.req, s.want = r, 0
 	if r != nil {
 		s.want = 1
@@ -287,9 +289,9 @@ func (s *tuplerOp) started(r *Request, err error) error {
 
 // tupler is one side of two that send each other messages of tuples.
 type tupler struct {
-	w            *Worker
-	ep           *EP // nil until a message has arrived
-	mem          *Mem
+	w            *ucp.Worker
+	ep           *ucp.EP // nil until a message has arrived
+	mem          *ucp.Mem
 	out, in      tupleScript
 	seed, peer   uint64 // of in
 	sent, posted int
@@ -298,10 +300,10 @@ type tupler struct {
 	sends, recvs [tuplerSlots]tuplerOp
 }
 
-func newTupler(w *Worker) (*tupler, error) {
+func newTupler(w *ucp.Worker) (*tupler, error) {
 	x := &tupler{w: w}
 	var err error
-	if x.mem, err = w.ctx.MemAlloc(tuplerSlots * tuplerLongest); err != nil {
+	if x.mem, err = w.Context().MemAlloc(tuplerSlots * tuplerLongest); err != nil {
 		return nil, err
 	}
 	free := x.mem.Bytes()
@@ -367,7 +369,7 @@ func (x *tupler) send(s *tuplerOp) error {
 		return err
 	}
 	x.sent++
-	copy(s.buf, pattern(n, s.k))
+	copy(s.buf, testenv.Pattern(n, s.k))
 	return s.started(x.ep.TagSend(tag, s.buf[:n], &s.params))
 }
 
@@ -376,7 +378,7 @@ func (x *tupler) end(s *tuplerOp, check func(s *tuplerOp) error) error {
 	s.busy = false
 	if r := s.req; r != nil {
 		s.req = nil
-		if err := r.take(); err != nil {
+		if err := r.Take(); err != nil {
 			return err
 		}
 	}
@@ -392,7 +394,7 @@ func (x *tupler) check(s *tuplerOp) error {
 	if x.ep == nil {
 		x.ep = s.info.From
 	}
-	if s.info.Length != s.n || !bytes.Equal(s.buf[:s.n], pattern(s.n, s.k)) {
+	if s.info.Length != s.n || !bytes.Equal(s.buf[:s.n], testenv.Pattern(s.n, s.k)) {
 		return fmt.Errorf("receive %d has %d bytes of tag %d, want message %d, %d bytes", s.k, s.info.Length, s.info.Tag, s.k, s.n)
 	}
 	return nil
@@ -406,7 +408,7 @@ func (x *tupler) checkLate(s *tuplerOp) error {
 	script := newTupleScript(x.seed, x.peer)
 	for k := range s.k + ahead {
 		tag, _, n := script.next()
-		if k >= max(s.k, x.late[tag]) && tag == s.info.Tag && n == s.info.Length && bytes.Equal(s.buf[:n], pattern(n, k)) {
+		if k >= max(s.k, x.late[tag]) && tag == s.info.Tag && n == s.info.Length && bytes.Equal(s.buf[:n], testenv.Pattern(n, k)) {
 			x.late[tag] = k + 1
 			return nil
 		}
@@ -417,7 +419,7 @@ func (x *tupler) checkLate(s *tuplerOp) error {
 // tuplerRole is the peer of a survivor. Its arguments are transports, the address of the survivor, TAG_PROTO and the
 // seed.
 func tuplerRole(c *roles.Side) error {
-	w, ep, err := reachParentWith(c, Config{TagProto: c.Args[2]})
+	w, ep, err := ucppair.ReachParentWith(c, ucp.Config{TagProto: c.Args[2]})
 	if err != nil {
 		return err
 	}
@@ -438,16 +440,16 @@ func tuplerRole(c *roles.Side) error {
 // peer complete once, or fail with the reason. The peer receives the bytes that were sent, its memory is not written
 // afterwards, and no resources of the dead process remain.
 func TestTuple_Killed(t *testing.T) {
-	for _, proto := range []string{tagProtoTupleq, tagProtoCopy} {
+	for _, proto := range []string{"tupleq", "tupleq_copy"} {
 		t.Run(proto, func(t *testing.T) {
-			ctx, err := openContextWith(Config{TagProto: proto}, "xrc")
+			ctx, err := ucppair.OpenContextWith(ucp.Config{TagProto: proto}, "xrc")
 			require.NoError(t, err)
-			w, err := ctx.NewWorker(WorkerConfig{})
+			w, err := ctx.NewWorker(ucp.WorkerConfig{})
 			require.NoError(t, err)
 			x, err := newTupler(w)
 			require.NoError(t, err)
 			rng := rand.New(rand.NewPCG(5, 6))
-			stat := (&end{w: w}).stat
+			stat := func(name string) uint64 { return tupleStat((&ucppair.End{W: w}), name) }
 			throughQueues := func() bool { return stat("receives") > 0 && stat("sends") > 0 }
 			for seed := range testenv.Rounds(5, 300) {
 				count := 1 + rng.IntN(150)
@@ -465,14 +467,14 @@ func killTupler(t *testing.T, x *tupler, proto string, seed uint64, now func() b
 	x.begin(seed, 0)
 	c := roles.New(t, "tupler", "xrc", fmt.Sprintf("%x", x.w.Address()), proto, seed)
 	defer c.Kill(t)
-	testenv.ProgressWithin(t, patience, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		require.NoError(t, x.step(), "seed %d", seed)
 		return now()
 	})
 	c.Kill(t)
-	testenv.ProgressWithin(t, patience, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		x.w.Progress()
-		return x.w.eps.Len() == 0 && !slices.ContainsFunc(x.sends[:], func(s tuplerOp) bool {
+		return x.w.EPs().Len() == 0 && !slices.ContainsFunc(x.sends[:], func(s tuplerOp) bool {
 			return s.busy && s.req != nil && !s.req.Done()
 		})
 	})
@@ -505,7 +507,7 @@ func (x *tupler) endOne(t *testing.T, s *tuplerOp, check func(*tuplerOp) error, 
 		return
 	}
 	if s.req != nil {
-		testenv.ProgressWithin(t, patience, func() bool {
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 			x.w.Progress()
 			return s.req.Done()
 		})
@@ -535,9 +537,9 @@ func (x *tupler) nothingLeft(t *testing.T) {
 		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{tlsets.ClosedByte}), "written by a send")
 		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{tlsets.ClosedByte}), "written after the receive has completed")
 	}
-	queues, _ := x.w.tuples.in.Queues()
+	queues, _ := x.w.TupleQueues().Queues()
 	assert.Zero(t, queues, "queues of the dead peer")
-	assert.False(t, x.w.tuples.in.Paused())
-	assert.Zero(t, x.w.tag.table.Unexpected())
-	assert.Zero(t, inUse(x.w), "requests that were not released")
+	assert.False(t, x.w.TupleQueues().Paused())
+	assert.Zero(t, x.w.Tags().Unexpected())
+	assert.Zero(t, ucp.RequestsInUse(x.w), "requests that were not released")
 }

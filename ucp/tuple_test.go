@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -10,6 +10,8 @@ import (
 	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/wrap"
 )
@@ -50,84 +52,84 @@ func queueSets() []tlsets.Set {
 }
 
 // tupleq is a configuration with tuple queues.
-var tupleq = Config{TagProto: "tupleq"}
+var tupleq = ucp.Config{TagProto: "tupleq"}
 
 // overQueues runs a test over each transport that has queues.
-func overQueues(t *testing.T, f func(t *testing.T, p *pair)) {
+func overQueues(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
 	for _, set := range queueSets() {
-		t.Run(set.Name, func(t *testing.T) { f(t, newPair(t, set, tupleq).connect()) })
+		t.Run(set.Name, func(t *testing.T) { f(t, ucppair.New(t, set, tupleq).Connect()) })
 	}
 }
 
-// stat returns a counter of tuple queues of a worker.
-func (x *end) stat(name string) uint64 { return counters(x.w)["worker/tupleq."+name] }
+// tupleStat returns a counter of tuple queues of a worker.
+func tupleStat(x *ucppair.End, name string) uint64 { return counters(x.W)["worker/tupleq."+name] }
 
-// tag sends a message and receives it.
-func (p *pair) tag(tag uint64, n, seed int) {
-	p.t.Helper()
-	want, got := pattern(n, seed), make([]byte, n)
-	r, err := p.b.w.TagRecv(got, tag, exact, nil, nil)
-	require.NoError(p.t, err)
-	s, err := p.a.ep.TagSend(tag, want, nil)
-	require.NoError(p.t, err)
-	require.NoError(p.t, p.finish(r, nil))
-	require.NoError(p.t, p.finish(s, nil))
-	requireBytes(p.t, want, got)
+// passTag sends a message and receives it.
+func passTag(p *ucppair.Pair, tag uint64, n, seed int) {
+	p.T.Helper()
+	want, got := testenv.Pattern(n, seed), make([]byte, n)
+	r, err := p.B.W.TagRecv(got, tag, exact, nil, nil)
+	require.NoError(p.T, err)
+	s, err := p.A.EP.TagSend(tag, want, nil)
+	require.NoError(p.T, err)
+	require.NoError(p.T, p.Finish(r, nil))
+	require.NoError(p.T, p.Finish(s, nil))
+	testenv.RequireBytes(p.T, want, got)
 }
 
 // openTuple makes messages of a tag use a queue.
-func (p *pair) openTuple(tag uint64) {
-	p.t.Helper()
-	before, k := p.b.stat("receives"), 0
-	testenv.ProgressWithin(p.t, patience, func() bool {
+func openTuple(p *ucppair.Pair, tag uint64) {
+	p.T.Helper()
+	before, k := tupleStat(&p.B, "receives"), 0
+	testenv.ProgressWithin(p.T, testenv.Watchdog, func() bool {
 		k++
-		p.tag(tag, 64, k)
-		return p.b.stat("receives") > before
+		passTag(p, tag, 64, k)
+		return tupleStat(&p.B, "receives") > before
 	})
 }
 
 func TestTuple_MessagesGoThroughQueues(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
-		p.openTuple(7)
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
+		openTuple(p, 7)
 		for k, n := range []int{0, 1, 8, 300, 5000, 100_000} {
-			p.tag(7, n, k)
+			passTag(p, 7, n, k)
 		}
-		assert.EqualValues(t, 7, p.b.stat("receives"))
-		assert.EqualValues(t, 7, p.a.stat("sends"))
-		assert.Zero(t, p.a.stat("resent"))
+		assert.EqualValues(t, 7, tupleStat(&p.B, "receives"))
+		assert.EqualValues(t, 7, tupleStat(&p.A, "sends"))
+		assert.Zero(t, tupleStat(&p.A, "resent"))
 	})
 }
 
 // TestTuple_CompletedAtOnce: if the message of a receive has arrived before, OnDone is not called, whichever operation uses
 // the request afterwards.
 func TestTuple_CompletedAtOnce(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
-		p.both()
-		p.tag(7, 64, 0)
-		s, err := p.a.ep.TagSend(8, pattern(64, 1), nil)
-		require.NoError(t, p.finish(s, err))
-		p.until(func() bool { return p.b.w.tag.table.Unexpected() == 1 })
-		r, err := p.b.w.TagRecv(make([]byte, 64), 8, exact, nil, &OpParams{OnDone: func(error) {
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Both()
+		passTag(p, 7, 64, 0)
+		s, err := p.A.EP.TagSend(8, testenv.Pattern(64, 1), nil)
+		require.NoError(t, p.Finish(s, err))
+		p.Until(func() bool { return p.B.W.Tags().Unexpected() == 1 })
+		r, err := p.B.W.TagRecv(make([]byte, 64), 8, exact, nil, &ucp.OpParams{OnDone: func(error) {
 			assert.Fail(t, "OnDone of an operation that returned no request")
 		}})
 		require.NoError(t, err)
 		require.Nil(t, r)
-		s, err = p.b.ep.TagSend(9, pattern(64, 2), nil)
+		s, err = p.B.EP.TagSend(9, testenv.Pattern(64, 2), nil)
 		require.NoError(t, err)
 		got := make([]byte, 64)
-		r, err = p.a.w.TagRecv(got, 9, exact, nil, nil)
-		require.NoError(t, p.finish(r, err))
-		require.NoError(t, p.finish(s, nil))
-		p.openTuple(7)
-		p.settle()
+		r, err = p.A.W.TagRecv(got, 9, exact, nil, nil)
+		require.NoError(t, p.Finish(r, err))
+		require.NoError(t, p.Finish(s, nil))
+		openTuple(p, 7)
+		settleQueues(p)
 	})
 }
 
-// settle makes progress until nothing is in flight.
-func (p *pair) settle() {
+// settleQueues makes progress until nothing is in flight.
+func settleQueues(p *ucppair.Pair) {
 	const idle = 16
 	for n := 0; n < idle; n++ {
-		if p.step() > 0 {
+		if p.Step() > 0 {
 			n = 0
 		}
 	}
@@ -139,7 +141,7 @@ var mostlyExact = []uint64{exact, exact, exact, exact, exact, exact, exact, exac
 // TestTuple_Model: any history of sends, receives, cancels and probes has the results of a serial matcher, while queues
 // open and close.
 func TestTuple_Model(t *testing.T) {
-	small := Config{TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxMessage: 5000}
+	small := ucp.Config{TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxMessage: 5000}
 	for _, set := range queueSets() {
 		set.Run(t, func(t *testing.T) { tupleModel(t, set, tupleq) })
 	}
@@ -149,22 +151,22 @@ func TestTuple_Model(t *testing.T) {
 
 // quiet reports whether no queue opens or closes, and each unreceived message is unexpected or in a queue.
 func (m *tagModel) quiet() bool {
-	w := m.p.b.w
-	_, steady := w.tuples.in.Queues()
-	waiting, still := m.p.a.ep.msgs.tuple.out.Waiting()
-	return steady && still && w.tag.table.Unexpected()+waiting == len(m.msgs)
+	w := m.p.B.W
+	_, steady := w.TupleQueues().Queues()
+	waiting, still := m.p.A.EP.Messages().TupleSender().Waiting()
+	return steady && still && w.Tags().Unexpected()+waiting == len(m.msgs)
 }
 
-func tupleModel(t *testing.T, set tlsets.Set, cfg Config) {
+func tupleModel(t *testing.T, set tlsets.Set, cfg ucp.Config) {
 	through := uint64(0)
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &tagModel{t: rt, p: newPair(t, set, cfg).connect(), masks: mostlyExact}
-		m.p.tag(9, 8, 0) // connects
-		m.settle = func() { m.p.until(m.quiet) }
-		through -= m.p.b.stat("receives")
+		m := &tagModel{t: rt, p: ucppair.New(t, set, cfg).Connect(), masks: mostlyExact}
+		passTag(m.p, 9, 8, 0) // connects
+		m.settle = func() { m.p.Until(m.quiet) }
+		through -= tupleStat(&m.p.B, "receives")
 		for tag := range rapid.Uint64Range(0, 4).Draw(rt, "open") {
-			m.p.openTuple(tag)
-			m.p.tag(tag, 8, 0) // through the queue; later ones may or may not
+			openTuple(m.p, tag)
+			passTag(m.p, tag, 8, 0) // through the queue; later ones may or may not
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"send": func(*rapid.T) { m.send() }, "send again": func(*rapid.T) { m.send() },
@@ -172,7 +174,7 @@ func tupleModel(t *testing.T, set tlsets.Set, cfg Config) {
 			"cancel": func(*rapid.T) { m.cancel() }, "probe": func(*rapid.T) { m.probe() },
 		})
 		m.drain()
-		through += m.p.b.stat("receives")
+		through += tupleStat(&m.p.B, "receives")
 	})
 	assert.Positive(t, through, "messages through queues")
 	t.Logf("%d messages went through queues", through)

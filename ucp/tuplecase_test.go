@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/wrap"
@@ -82,77 +84,77 @@ func (c *watchedConn) SendZcopy(iov []uct.IOV, done *uct.Completion) (bool, erro
 // of the receiver, in memory that is registered and not, in both directions. There is no copy and no control message.
 func TestTuple_SendsNoControlMessage(t *testing.T) {
 	over := &posting{}
-	p := newPair(t, queues(over.layer()), tupleq).connect()
-	p.openTuple(7)
-	p.settle()
+	p := ucppair.New(t, queues(over.layer()), tupleq).Connect()
+	openTuple(p, 7)
+	settleQueues(p)
 	const count, n = 20, 2000
 	before := *over
-	told := p.a.stat("messages") + p.b.stat("messages")
+	told := tupleStat(&p.A, "messages") + tupleStat(&p.B, "messages")
 	over.from, over.to = nil, nil
 	for k := range count {
-		src, dst := p.a.mem.Bytes()[k*n:(k+1)*n], p.b.mem.Bytes()[k*n:(k+1)*n]
-		in, out := &OpParams{Mem: p.b.mem}, &OpParams{Mem: p.a.mem}
+		src, dst := p.A.Mem.Bytes()[k*n:(k+1)*n], p.B.Mem.Bytes()[k*n:(k+1)*n]
+		in, out := &ucp.OpParams{Mem: p.B.Mem}, &ucp.OpParams{Mem: p.A.Mem}
 		if k%2 == 1 {
 			src, dst, in, out = make([]byte, n), make([]byte, n), nil, nil
 		}
-		copy(src, pattern(n, k))
-		info := &TagInfo{}
-		r, err := p.b.w.TagRecv(dst, 7, exact, info, in)
+		copy(src, testenv.Pattern(n, k))
+		info := &ucp.TagInfo{}
+		r, err := p.B.W.TagRecv(dst, 7, exact, info, in)
 		require.NoError(t, err)
-		s, err := p.a.ep.TagSend(7, src, out)
+		s, err := p.A.EP.TagSend(7, src, out)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(s, nil))
-		require.NoError(t, p.finish(r, nil))
-		requireBytes(t, pattern(n, k), dst)
-		assert.Equal(t, TagInfo{Tag: 7, Length: n, From: info.From}, *info)
+		require.NoError(t, p.Finish(s, nil))
+		require.NoError(t, p.Finish(r, nil))
+		testenv.RequireBytes(t, testenv.Pattern(n, k), dst)
+		assert.Equal(t, ucp.TagInfo{Tag: 7, Length: n, From: info.From}, *info)
 		assert.NotNil(t, info.From)
 		assert.Same(t, &src[0], over.from[k], "the sender's own buffer")
 		assert.Same(t, &dst[0], over.to[k], "the receiver's own buffer")
 	}
-	p.settle()
+	settleQueues(p)
 	assert.Equal(t, before.messages, over.messages, "messages beside the data")
 	assert.Equal(t, before.sends+count, over.sends)
-	assert.Equal(t, told, p.a.stat("messages")+p.b.stat("messages"))
-	assert.Zero(t, p.a.stat("copies"))
+	assert.Equal(t, told, tupleStat(&p.A, "messages")+tupleStat(&p.B, "messages"))
+	assert.Zero(t, tupleStat(&p.A, "copies"))
 }
 
 // TestTuple_Copies: with tupleq_copy small sends complete in the call.
 func TestTuple_Copies(t *testing.T) {
 	cfg := tupleq
 	cfg.TagProto = "tupleq_copy"
-	p := newPair(t, queues(), cfg).connect()
-	p.openTuple(7)
-	before := p.a.stat("copies")
-	buf := pattern(copySlotLen, 3)
-	s, err := p.a.ep.TagSend(7, buf, nil)
+	p := ucppair.New(t, queues(), cfg).Connect()
+	openTuple(p, 7)
+	before := tupleStat(&p.A, "copies")
+	buf := testenv.Pattern(ucp.CopySlotLen, 3)
+	s, err := p.A.EP.TagSend(7, buf, nil)
 	require.NoError(t, err)
 	require.Nil(t, s, "it has completed")
 	clear(buf)
-	got := make([]byte, copySlotLen+1)
-	r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
-	require.NoError(t, p.finish(r, err))
-	requireBytes(t, pattern(copySlotLen, 3), got[:copySlotLen])
-	assert.Equal(t, before+1, p.a.stat("copies"))
-	p.tag(7, copySlotLen+1, 5)
-	assert.Equal(t, before+1, p.a.stat("copies"), "a larger one is not copied")
+	got := make([]byte, ucp.CopySlotLen+1)
+	r, err := p.B.W.TagRecv(got, 7, exact, nil, nil)
+	require.NoError(t, p.Finish(r, err))
+	testenv.RequireBytes(t, testenv.Pattern(ucp.CopySlotLen, 3), got[:ucp.CopySlotLen])
+	assert.Equal(t, before+1, tupleStat(&p.A, "copies"))
+	passTag(p, 7, ucp.CopySlotLen+1, 5)
+	assert.Equal(t, before+1, tupleStat(&p.A, "copies"), "a larger one is not copied")
 }
 
 // TestAllocs_Tuples: messages allocate nothing after the queues are open and the pools warm.
 func TestAllocs_Tuples(t *testing.T) {
 	for _, proto := range []string{"tupleq", "tupleq_copy"} {
 		t.Run(proto, func(t *testing.T) {
-			p := newPair(t, queues(), Config{TagProto: proto}).connect()
-			p.openTuple(7)
-			info := &TagInfo{}
-			in, out := &OpParams{Mem: p.b.mem}, &OpParams{Mem: p.a.mem}
+			p := ucppair.New(t, queues(), ucp.Config{TagProto: proto}).Connect()
+			openTuple(p, 7)
+			info := &ucp.TagInfo{}
+			in, out := &ucp.OpParams{Mem: p.B.Mem}, &ucp.OpParams{Mem: p.A.Mem}
 			once := func() {
-				r, err := p.b.w.TagRecv(p.b.mem.Bytes()[:300], 7, exact, info, in)
-				s, err2 := p.a.ep.TagSend(7, p.a.mem.Bytes()[:300], out)
+				r, err := p.B.W.TagRecv(p.B.Mem.Bytes()[:300], 7, exact, info, in)
+				s, err2 := p.A.EP.TagSend(7, p.A.Mem.Bytes()[:300], out)
 				if err != nil || err2 != nil || r == nil {
 					panic("it has failed")
 				}
 				for !r.Done() || s != nil && !s.Done() {
-					p.step()
+					p.Step()
 				}
 				r.Release()
 				if s != nil {
@@ -162,9 +164,9 @@ func TestAllocs_Tuples(t *testing.T) {
 			for range 100 {
 				once()
 			}
-			before := p.a.stat("sends")
+			before := tupleStat(&p.A, "sends")
 			testenv.NoAllocs(t, "a message through a queue", once)
-			assert.Greater(t, p.a.stat("sends"), before)
+			assert.Greater(t, tupleStat(&p.A, "sends"), before)
 		})
 	}
 }
@@ -174,15 +176,15 @@ func TestAllocs_Tuples(t *testing.T) {
 func TestTuple_OrderAtTheSwitch(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprintf("receives first %v", first), func(t *testing.T) {
-			overQueues(t, func(t *testing.T, p *pair) {
+			overQueues(t, func(t *testing.T, p *ucppair.Pair) {
 				const count, n = 200, 100
-				p.tag(1, 8, 0) // connects
-				var recvs, sends []*Request
+				passTag(p, 1, 8, 0) // connects
+				var recvs, sends []*ucp.Request
 				got := make([][]byte, count)
 				receive := func() {
 					for k := range got {
 						got[k] = make([]byte, n)
-						r, err := p.b.w.TagRecv(got[k], 7, exact, nil, nil)
+						r, err := p.B.W.TagRecv(got[k], 7, exact, nil, nil)
 						require.NoError(t, err)
 						recvs = append(recvs, r)
 					}
@@ -191,25 +193,25 @@ func TestTuple_OrderAtTheSwitch(t *testing.T) {
 					receive()
 				}
 				for k := range count {
-					s, err := p.a.ep.TagSend(7, pattern(n, k), nil)
+					s, err := p.A.EP.TagSend(7, testenv.Pattern(n, k), nil)
 					require.NoError(t, err)
 					sends = append(sends, s)
 					if k%50 == 49 {
-						p.settle()
+						settleQueues(p)
 					}
 				}
 				if !first {
 					receive()
 				}
 				for k, r := range recvs {
-					require.NoError(t, p.finish(r, nil))
-					requireBytes(t, pattern(n, k), got[k])
+					require.NoError(t, p.Finish(r, nil))
+					testenv.RequireBytes(t, testenv.Pattern(n, k), got[k])
 				}
 				for _, s := range sends {
-					require.NoError(t, p.finish(s, nil))
+					require.NoError(t, p.Finish(s, nil))
 				}
-				if p.b.stat("receives") == 0 { // all messages were faster than the queue
-					p.openTuple(7)
+				if tupleStat(&p.B, "receives") == 0 { // all messages were faster than the queue
+					openTuple(p, 7)
 				}
 			})
 		})
@@ -219,157 +221,157 @@ func TestTuple_OrderAtTheSwitch(t *testing.T) {
 // TestTuple_ReceivedInAnotherOrder: messages with more tags than there are connections wait for their receives, which
 // are posted in reverse order, each after the previous one has completed.
 func TestTuple_ReceivedInAnotherOrder(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
 		const tags, n = 24, 500
 		for tag := range uint64(tags) {
-			p.openTuple(tag)
+			openTuple(p, tag)
 		}
-		var sends []*Request
+		var sends []*ucp.Request
 		for tag := range tags {
 			for k := range 2 {
-				s, err := p.a.ep.TagSend(uint64(tag), pattern(n, 2*tag+k), nil)
+				s, err := p.A.EP.TagSend(uint64(tag), testenv.Pattern(n, 2*tag+k), nil)
 				require.NoError(t, err)
 				sends = append(sends, s)
 			}
 		}
-		p.settle()
+		settleQueues(p)
 		for tag := tags - 1; tag >= 0; tag-- {
 			for k := range 2 {
 				got := make([]byte, n)
-				r, err := p.b.w.TagRecv(got, uint64(tag), exact, nil, nil)
-				require.NoError(t, p.finish(r, err))
-				requireBytes(t, pattern(n, 2*tag+k), got)
+				r, err := p.B.W.TagRecv(got, uint64(tag), exact, nil, nil)
+				require.NoError(t, p.Finish(r, err))
+				testenv.RequireBytes(t, testenv.Pattern(n, 2*tag+k), got)
 			}
 		}
 		for _, s := range sends {
-			require.NoError(t, p.finish(s, nil))
+			require.NoError(t, p.Finish(s, nil))
 		}
-		assert.Positive(t, p.a.stat("closed_busy"))
-		p.tag(3, n, 1)
+		assert.Positive(t, tupleStat(&p.A, "closed_busy"))
+		passTag(p, 3, n, 1)
 	})
 }
 
 // TestTuple_Truncated: a message that is longer than its receive fills it, and the next one arrives in its own receive.
 // A message that is longer than the queue permits does not use the queue.
 func TestTuple_Truncated(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
-		p.openTuple(7)
-		received := p.b.stat("receives")
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
+		openTuple(p, 7)
+		received := tupleStat(&p.B, "receives")
 		for k, room := range []int{0, 10, 999, 1000, 2000} {
-			info, got := &TagInfo{}, make([]byte, room)
-			r, err := p.b.w.TagRecv(got, 7, exact, info, nil)
+			info, got := &ucp.TagInfo{}, make([]byte, room)
+			r, err := p.B.W.TagRecv(got, 7, exact, info, nil)
 			require.NoError(t, err)
-			s, err := p.a.ep.TagSend(7, pattern(1000, k), nil)
+			s, err := p.A.EP.TagSend(7, testenv.Pattern(1000, k), nil)
 			require.NoError(t, err)
-			err = p.finish(r, nil)
+			err = p.Finish(r, nil)
 			if room < 1000 {
 				require.ErrorIs(t, err, ucs.ErrTruncated)
 			} else {
 				require.NoError(t, err)
 			}
-			require.NoError(t, p.finish(s, nil))
+			require.NoError(t, p.Finish(s, nil))
 			assert.Equal(t, 1000, info.Length)
-			requireBytes(t, pattern(1000, k)[:min(room, 1000)], got[:min(room, 1000)])
-			requireZero(t, got[min(room, 1000):], "beyond the message")
+			testenv.RequireBytes(t, testenv.Pattern(1000, k)[:min(room, 1000)], got[:min(room, 1000)])
+			testenv.RequireZero(t, got[min(room, 1000):], "beyond the message")
 		}
-		assert.Equal(t, received+5, p.b.stat("receives"))
-		p.tag(7, 3<<20, 9)
-		assert.Equal(t, uint64(1), p.a.stat("closed_long"))
-		p.openTuple(7)
+		assert.Equal(t, received+5, tupleStat(&p.B, "receives"))
+		passTag(p, 7, 3<<20, 9)
+		assert.Equal(t, uint64(1), tupleStat(&p.A, "closed_long"))
+		openTuple(p, 7)
 	})
 }
 
 // TestTuple_Cancel: a receive in a queue can be canceled. The message matches the next one.
 func TestTuple_Cancel(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
-		p.openTuple(7)
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
+		openTuple(p, 7)
 		bufs := make([][]byte, 3)
-		var recvs []*Request
+		var recvs []*ucp.Request
 		for k := range bufs {
 			bufs[k] = make([]byte, 100)
-			r, err := p.b.w.TagRecv(bufs[k], 7, exact, nil, nil)
+			r, err := p.B.W.TagRecv(bufs[k], 7, exact, nil, nil)
 			require.NoError(t, err)
 			recvs = append(recvs, r)
 		}
 		recvs[1].Cancel()
-		require.ErrorIs(t, p.finish(recvs[1], nil), ucs.ErrCanceled)
+		require.ErrorIs(t, p.Finish(recvs[1], nil), ucs.ErrCanceled)
 		for k := range 2 {
-			s, err := p.a.ep.TagSend(7, pattern(100, k), nil)
+			s, err := p.A.EP.TagSend(7, testenv.Pattern(100, k), nil)
 			require.NoError(t, err)
-			require.NoError(t, p.finish(recvs[2*k], nil))
-			require.NoError(t, p.finish(s, nil))
-			requireBytes(t, pattern(100, k), bufs[2*k])
+			require.NoError(t, p.Finish(recvs[2*k], nil))
+			require.NoError(t, p.Finish(s, nil))
+			testenv.RequireBytes(t, testenv.Pattern(100, k), bufs[2*k])
 		}
-		requireZero(t, bufs[1], "the receive was canceled")
-		assert.Equal(t, uint64(1), p.b.stat("closed_cancel"))
-		p.openTuple(7)
+		testenv.RequireZero(t, bufs[1], "the receive was canceled")
+		assert.Equal(t, uint64(1), tupleStat(&p.B, "closed_cancel"))
+		openTuple(p, 7)
 	})
 }
 
 // TestTuple_Wildcards: a receive with a mask closes the queues whose tags it matches. They open again after it has
 // completed, after twice as many messages each time.
 func TestTuple_Wildcards(t *testing.T) {
-	p := newPair(t, queues(), tupleq).connect()
-	p.openTuple(0x10)
-	p.openTuple(0x21)
+	p := ucppair.New(t, queues(), tupleq).Connect()
+	openTuple(p, 0x10)
+	openTuple(p, 0x21)
 	for k := range 6 {
 		got := make([]byte, 100)
-		r, err := p.b.w.TagRecv(got, 0x10, 0xf0, nil, nil)
+		r, err := p.B.W.TagRecv(got, 0x10, 0xf0, nil, nil)
 		require.NoError(t, err)
-		s, err := p.a.ep.TagSend(0x10, pattern(100, k), nil)
+		s, err := p.A.EP.TagSend(0x10, testenv.Pattern(100, k), nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(r, nil))
-		require.NoError(t, p.finish(s, nil))
-		requireBytes(t, pattern(100, k), got)
-		assert.EqualValues(t, k+1, p.b.stat("closed_wildcard"))
-		p.openTuple(0x10)
+		require.NoError(t, p.Finish(r, nil))
+		require.NoError(t, p.Finish(s, nil))
+		testenv.RequireBytes(t, testenv.Pattern(100, k), got)
+		assert.EqualValues(t, k+1, tupleStat(&p.B, "closed_wildcard"))
+		openTuple(p, 0x10)
 	}
-	before := p.b.stat("receives")
-	p.tag(0x21, 50, 1)
-	assert.Equal(t, before+1, p.b.stat("receives"), "other queues remain open")
+	before := tupleStat(&p.B, "receives")
+	passTag(p, 0x21, 50, 1)
+	assert.Equal(t, before+1, tupleStat(&p.B, "receives"), "other queues remain open")
 }
 
 // TestTuple_NoWildcards: a mask is rejected if the configuration promises that there is none.
 func TestTuple_NoWildcards(t *testing.T) {
 	cfg := tupleq
 	cfg.TupleqNoWildcards = true
-	p := newPair(t, queues(), cfg).connect()
-	_, err := p.b.w.TagRecv(make([]byte, 8), 1, 1, nil, nil)
+	p := ucppair.New(t, queues(), cfg).Connect()
+	_, err := p.B.W.TagRecv(make([]byte, 8), 1, 1, nil, nil)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	assert.ErrorContains(t, err, "TUPLEQ_NO_WILDCARDS")
-	p.openTuple(1)
+	openTuple(p, 1)
 }
 
 // TestTuple_Evicts: with more tags than queues, the least used queue is closed for another tag.
 func TestTuple_Evicts(t *testing.T) {
 	cfg := tupleq
 	cfg.TupleqMax = 3
-	p := newPair(t, queues(), cfg).connect()
+	p := ucppair.New(t, queues(), cfg).Connect()
 	for round := range 60 {
 		for tag := range uint64(8) {
-			p.tag(tag, 100, round)
-			queues, _ := p.b.w.tuples.in.Queues()
+			passTag(p, tag, 100, round)
+			queues, _ := p.B.W.TupleQueues().Queues()
 			require.LessOrEqual(t, queues, 3)
 		}
 	}
-	assert.Positive(t, p.a.stat("closed_evicted")+p.b.stat("closed_evicted"))
-	assert.Positive(t, p.b.stat("receives"))
+	assert.Positive(t, tupleStat(&p.A, "closed_evicted")+tupleStat(&p.B, "closed_evicted"))
+	assert.Positive(t, tupleStat(&p.B, "receives"))
 }
 
 // TestTuple_AnotherSender: a message of another peer with the same tag matches the receive that is in the queue of the
 // first peer.
 func TestTuple_AnotherSender(t *testing.T) {
-	p := newPair(t, queues(), tupleq).both()
-	p.openTuple(7)
+	p := ucppair.New(t, queues(), tupleq).Both()
+	openTuple(p, 7)
 	got := make([]byte, 100)
-	r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
+	r, err := p.B.W.TagRecv(got, 7, exact, nil, nil)
 	require.NoError(t, err)
-	self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
+	self, err := p.B.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
-	s, err := self.TagSend(7, pattern(100, 4), nil)
+	s, err := self.TagSend(7, testenv.Pattern(100, 4), nil)
 	require.NoError(t, err)
-	require.NoError(t, p.finish(r, nil))
-	require.NoError(t, p.finish(s, nil))
-	requireBytes(t, pattern(100, 4), got)
-	assert.EqualValues(t, 1, p.b.stat("closed_other"))
+	require.NoError(t, p.Finish(r, nil))
+	require.NoError(t, p.Finish(s, nil))
+	testenv.RequireBytes(t, testenv.Pattern(100, 4), got)
+	assert.EqualValues(t, 1, tupleStat(&p.B, "closed_other"))
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -8,19 +8,22 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/memtp"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
 // mortal is a pair whose second end can be killed.
-func mortal(t *testing.T) (p *pair, kill func()) {
+func mortal(t *testing.T) (p *ucppair.Pair, kill func()) {
 	world := &queued{world: memtp.NewWorld()}
 	set := tlsets.Set{Name: "queues", Open: func(testing.TB) (a, b []uct.Component) {
 		return []uct.Component{world}, []uct.Component{world}
 	}}
-	p = newPair(t, set, tupleq).both()
+	p = ucppair.New(t, set, tupleq).Both()
 	return p, func() { world.world.Kill(world.mds[1]) }
 }
 
@@ -29,37 +32,37 @@ func mortal(t *testing.T) (p *pair, kill func()) {
 func TestTuple_ReceiverDies(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		p, kill := mortal(t)
-		p.openTuple(7)
-		p.openTuple(8)
+		openTuple(p, 7)
+		openTuple(p, 8)
 		ended := 0
-		var sends []*Request
+		var sends []*ucp.Request
 		for k := range 6 {
-			s, err := p.a.ep.TagSend(7+uint64(k%2), pattern(1000, k), &OpParams{OnDone: func(err error) { ended++ }})
+			s, err := p.A.EP.TagSend(7+uint64(k%2), testenv.Pattern(1000, k), &ucp.OpParams{OnDone: func(err error) { ended++ }})
 			require.NoError(t, err)
 			require.NotNil(t, s)
 			sends = append(sends, s)
 		}
-		p.settle()
+		settleQueues(p)
 		if closing { // the receiver closes a queue, and does not report the result
-			r, err := p.b.w.TagRecv(make([]byte, 10), 7, 0xf, nil, nil)
+			r, err := p.B.W.TagRecv(make([]byte, 10), 7, 0xf, nil, nil)
 			require.NoError(t, err)
 			for range 3 {
-				p.b.w.Progress()
+				p.B.W.Progress()
 			}
 			defer r.Release()
 		}
 		kill()
 		for _, s := range sends {
-			p.until(s.Done)
-			if err := s.err(); !closing || err != nil {
+			p.Until(s.Done)
+			if err := s.Result(); !closing || err != nil {
 				assert.ErrorIs(t, err, ucs.ErrConnReset)
 			}
 			s.Release()
 		}
-		p.settle()
+		settleQueues(p)
 		assert.Equal(t, len(sends), ended, "OnDone is called once for each")
-		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
-		_, err := p.a.ep.TagSend(7, []byte{1}, nil)
+		assert.ErrorIs(t, p.A.EP.Err(), ucs.ErrEPFailed)
+		_, err := p.A.EP.TagSend(7, []byte{1}, nil)
 		assert.ErrorIs(t, err, ucs.ErrEPFailed)
 	}
 }
@@ -67,30 +70,30 @@ func TestTuple_ReceiverDies(t *testing.T) {
 // TestTuple_SenderDies: receives in the queue of a dead sender match messages of others.
 func TestTuple_SenderDies(t *testing.T) {
 	p, kill := mortal(t)
-	p.b, p.a = p.a, p.b // b is killed: it is the sender
-	p.openTuple(7)
+	p.B, p.A = p.A, p.B // b is killed: it is the sender
+	openTuple(p, 7)
 	got := [][]byte{make([]byte, 100), make([]byte, 100)}
-	var recvs []*Request
+	var recvs []*ucp.Request
 	for _, buf := range got {
-		r, err := p.b.w.TagRecv(buf, 7, exact, nil, nil)
+		r, err := p.B.W.TagRecv(buf, 7, exact, nil, nil)
 		require.NoError(t, err)
 		recvs = append(recvs, r)
 	}
 	kill()
-	p.until(func() bool { return p.b.ep.Err() != nil })
-	self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
+	p.Until(func() bool { return p.B.EP.Err() != nil })
+	self, err := p.B.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
 	for k, r := range recvs {
-		s, err := self.TagSend(7, pattern(100, k), nil)
+		s, err := self.TagSend(7, testenv.Pattern(100, k), nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(r, nil))
-		require.NoError(t, p.finish(s, nil))
-		requireBytes(t, pattern(100, k), got[k])
+		require.NoError(t, p.Finish(r, nil))
+		require.NoError(t, p.Finish(s, nil))
+		testenv.RequireBytes(t, testenv.Pattern(100, k), got[k])
 	}
-	left, _ := p.b.w.tuples.in.Queues()
-	for e := range p.b.w.eps.All() {
-		if e.peer == self.peer && e.msgs != nil {
-			left -= e.msgs.tuple.queues
+	left, _ := p.B.W.TupleQueues().Queues()
+	for e := range p.B.W.EPs().All() {
+		if e.Peer() == self.Peer() && e.Messages() != nil {
+			left -= e.Messages().TupleQueues()
 		}
 	}
 	assert.Zero(t, left, "queues of the dead peer")
@@ -98,54 +101,54 @@ func TestTuple_SenderDies(t *testing.T) {
 
 // TestTuple_Closes: an EP that closes waits for messages in queues, or fails them. Receives remain posted.
 func TestTuple_Closes(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
-		p.openTuple(7)
-		s, err := p.a.ep.TagSend(7, pattern(100, 1), nil)
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
+		openTuple(p, 7)
+		s, err := p.A.EP.TagSend(7, testenv.Pattern(100, 1), nil)
 		require.NoError(t, err)
-		c, err := p.a.ep.Close(CloseFlush)
+		c, err := p.A.EP.Close(ucp.CloseFlush)
 		require.NoError(t, err)
-		p.settle()
+		settleQueues(p)
 		require.False(t, c.Done(), "the message was not received")
 		got := make([]byte, 100)
-		r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
-		require.NoError(t, p.finish(r, err))
-		require.NoError(t, p.finish(s, nil))
-		require.NoError(t, p.finish(c, nil))
-		requireBytes(t, pattern(100, 1), got)
+		r, err := p.B.W.TagRecv(got, 7, exact, nil, nil)
+		require.NoError(t, p.Finish(r, err))
+		require.NoError(t, p.Finish(s, nil))
+		require.NoError(t, p.Finish(c, nil))
+		testenv.RequireBytes(t, testenv.Pattern(100, 1), got)
 
-		p.connect()
-		p.openTuple(7)
-		s, err = p.a.ep.TagSend(7, pattern(100, 2), nil)
+		p.Connect()
+		openTuple(p, 7)
+		s, err = p.A.EP.TagSend(7, testenv.Pattern(100, 2), nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
-		require.ErrorIs(t, p.finish(s, nil), ucs.ErrCanceled)
-		r, err = p.b.w.TagRecv(got, 7, exact, nil, nil)
+		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseForce)))
+		require.ErrorIs(t, p.Finish(s, nil), ucs.ErrCanceled)
+		r, err = p.B.W.TagRecv(got, 7, exact, nil, nil)
 		require.NoError(t, err)
-		p.settle()
+		settleQueues(p)
 		require.False(t, r.Done(), "the message was canceled")
-		p.connect()
-		s, err = p.a.ep.TagSend(7, pattern(100, 3), nil)
+		p.Connect()
+		s, err = p.A.EP.TagSend(7, testenv.Pattern(100, 3), nil)
 		require.NoError(t, err)
-		require.NoError(t, p.finish(r, nil))
-		require.NoError(t, p.finish(s, nil))
-		requireBytes(t, pattern(100, 3), got)
+		require.NoError(t, p.Finish(r, nil))
+		require.NoError(t, p.Finish(s, nil))
+		testenv.RequireBytes(t, testenv.Pattern(100, 3), got)
 	})
 }
 
 // TestTuple_WorkerCloses: receives in queues fail when the worker closes.
 func TestTuple_WorkerCloses(t *testing.T) {
-	overQueues(t, func(t *testing.T, p *pair) {
-		p.openTuple(7)
+	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
+		openTuple(p, 7)
 		ended := 0
 		for range 3 {
-			r, err := p.b.w.TagRecv(make([]byte, 10), 7, exact, nil, &OpParams{OnDone: func(err error) {
+			r, err := p.B.W.TagRecv(make([]byte, 10), 7, exact, nil, &ucp.OpParams{OnDone: func(err error) {
 				assert.ErrorIs(t, err, ucs.ErrCanceled)
 				ended++
 			}})
 			require.NoError(t, err)
 			r.Release()
 		}
-		require.NoError(t, p.b.w.Close())
+		require.NoError(t, p.B.W.Close())
 		assert.Equal(t, 3, ended)
 	})
 }
@@ -153,35 +156,35 @@ func TestTuple_WorkerCloses(t *testing.T) {
 // TestTuple_Hostile: invalid messages about queues affect only their sender.
 func TestTuple_Hostile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := newPair(t, queues(), tupleq).both()
-		p.openTuple(1)
-		got, sent := make([]byte, 64), pattern(64, 3)
+		p := ucppair.New(t, queues(), tupleq).Both()
+		openTuple(p, 1)
+		got, sent := make([]byte, 64), testenv.Pattern(64, 3)
 		rt.Repeat(map[string]func(*rapid.T){
 			"tell": func(rt *rapid.T) {
 				number := rapid.Uint32Range(0, 12).Draw(rt, "number")
 				value := rapid.OneOf(rapid.Uint64Range(0, 4), rapid.Uint64()).Draw(rt, "value")
 				kind := wire.TupleKind(rapid.Uint32Range(1, 8).Draw(rt, "kind"))
-				if p.a.ep.Err() == nil {
-					p.a.ep.messaging().tuple.SendControl(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
+				if p.A.EP.Err() == nil {
+					p.A.EP.Messaging().TupleLink().SendControl(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
 				}
 			},
-			"there": func(rt *rapid.T) { tryTag(p.a.ep, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },
-			"back":  func(rt *rapid.T) { tryTag(p.b.ep, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },
+			"there": func(rt *rapid.T) { tryTag(p.A.EP, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },
+			"back":  func(rt *rapid.T) { tryTag(p.B.EP, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },
 			"receive": func(rt *rapid.T) {
-				r, err := p.b.w.TagRecv(got, rapid.Uint64Range(0, 3).Draw(rt, "tag"), exact, nil, nil)
+				r, err := p.B.W.TagRecv(got, rapid.Uint64Range(0, 3).Draw(rt, "tag"), exact, nil, nil)
 				if err == nil && r != nil {
 					r.Release()
 				}
 			},
-			"progress": func(*rapid.T) { p.settle() },
+			"progress": func(*rapid.T) { settleQueues(p) },
 		})
-		require.NoError(rt, p.a.w.Close())
-		require.NoError(rt, p.b.w.Close())
+		require.NoError(rt, p.A.W.Close())
+		require.NoError(rt, p.B.W.Close())
 	})
 }
 
 // tryTag sends a message that may be rejected.
-func tryTag(e *EP, tag uint64, data []byte) {
+func tryTag(e *ucp.EP, tag uint64, data []byte) {
 	if r, err := e.TagSend(tag, data, nil); err == nil && r != nil {
 		r.Release()
 	}

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"encoding/binary"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/gucx/gucx/internal/memtp"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -20,13 +22,13 @@ import (
 // crowd is workers of one goroutine that are all connected.
 type crowd struct {
 	t    testing.TB
-	ends []*end
-	ctxs []*Context // contexts of the workers, each once
-	eps  [][]*EP    // [from][to]
+	ends []*ucppair.End
+	ctxs []*ucp.Context // contexts of the workers, each once
+	eps  [][]*ucp.EP    // [from][to]
 }
 
 // newCrowd makes n workers. open returns the context of the next one, which several can share.
-func newCrowd(t testing.TB, n int, open func() (*Context, error)) *crowd {
+func newCrowd(t testing.TB, n int, open func() (*ucp.Context, error)) *crowd {
 	c := &crowd{t: t}
 	t.Cleanup(c.close)
 	for range n {
@@ -35,18 +37,18 @@ func newCrowd(t testing.TB, n int, open func() (*Context, error)) *crowd {
 		if !slices.Contains(c.ctxs, ctx) {
 			c.ctxs = append(c.ctxs, ctx)
 		}
-		w, err := ctx.NewWorker(WorkerConfig{})
+		w, err := ctx.NewWorker(ucp.WorkerConfig{})
 		require.NoError(t, err)
-		c.ends = append(c.ends, &end{ctx: ctx, w: w})
-		c.eps = append(c.eps, make([]*EP, n))
+		c.ends = append(c.ends, &ucppair.End{Ctx: ctx, W: w})
+		c.eps = append(c.eps, make([]*ucp.EP, n))
 	}
 	return c
 }
 
 func (c *crowd) close() {
 	for _, x := range c.ends {
-		assert.NoError(c.t, x.w.Close())
-		assert.Zero(c.t, inUse(x.w), "requests that were not released")
+		assert.NoError(c.t, x.W.Close())
+		assert.Zero(c.t, ucp.RequestsInUse(x.W), "requests that were not released")
 	}
 	for _, ctx := range c.ctxs {
 		assert.NoError(c.t, ctx.Close())
@@ -54,25 +56,25 @@ func (c *crowd) close() {
 }
 
 // overMemory makes a context for each worker, in one world of the reference transport.
-func overMemory(cfg Config) func() (*Context, error) {
+func overMemory(cfg ucp.Config) func() (*ucp.Context, error) {
 	world := &queued{world: memtp.NewWorld()}
-	return func() (*Context, error) { return NewContext(cfg, world) }
+	return func() (*ucp.Context, error) { return ucp.NewContext(cfg, world) }
 }
 
 // overLoop makes one context for all workers, over xrc on the loop fabric, which connects the QPs of one open device.
-func overLoop(t testing.TB, cfg Config) func() (*Context, error) {
+func overLoop(t testing.TB, cfg ucp.Config) func() (*ucp.Context, error) {
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
 	require.NoError(t, err)
 	comps := all.Config{Devices: func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }}
 	cfg.TLS = config.Allow(`\xrc`)
-	ctx, err := NewContext(cfg, comps.Components()...)
-	return func() (*Context, error) { return ctx, err }
+	ctx, err := ucp.NewContext(cfg, comps.Components()...)
+	return func() (*ucp.Context, error) { return ctx, err }
 }
 
 // ep returns the EP of one worker to another one.
-func (c *crowd) ep(from, to int) *EP {
+func (c *crowd) ep(from, to int) *ucp.EP {
 	if c.eps[from][to] == nil {
-		e, err := c.ends[from].w.NewEP(c.ends[to].w.Address(), EPConfig{})
+		e, err := c.ends[from].W.NewEP(c.ends[to].W.Address(), ucp.EPConfig{})
 		require.NoError(c.t, err)
 		c.eps[from][to] = e
 	}
@@ -82,9 +84,9 @@ func (c *crowd) ep(from, to int) *EP {
 // until makes progress on all workers until ok returns true.
 func (c *crowd) until(ok func() bool) {
 	c.t.Helper()
-	testenv.ProgressWithin(c.t, patience, func() bool {
+	testenv.ProgressWithin(c.t, testenv.Watchdog, func() bool {
 		for _, x := range c.ends {
-			x.w.Progress()
+			x.W.Progress()
 		}
 		return ok()
 	})
@@ -93,7 +95,7 @@ func (c *crowd) until(ok func() bool) {
 // stat returns the sum of a counter of tuple queues.
 func (c *crowd) stat(name string) (n uint64) {
 	for _, x := range c.ends {
-		n += x.stat(name)
+		n += tupleStat(x, name)
 	}
 	return n
 }
@@ -104,7 +106,7 @@ type crowdOp struct {
 	tag, mask uint64 // the mask of a receive
 	id        uint64 // of a message; for a receive, of the message that the matcher assigns
 	buf       []byte
-	req       *Request
+	req       *ucp.Request
 }
 
 // pairing is the sequence of operations between a rank that sends and one that receives.
@@ -179,7 +181,7 @@ func (c *crowd) next(p *pairing) {
 	if o.send {
 		o.req, err = c.ep(p.from, p.to).TagSend(o.tag, o.buf, nil)
 	} else {
-		o.req, err = c.ends[p.to].w.TagRecv(o.buf, o.tag, o.mask, nil, nil)
+		o.req, err = c.ends[p.to].W.TagRecv(o.buf, o.tag, o.mask, nil, nil)
 	}
 	require.NoError(c.t, err)
 }
@@ -226,15 +228,15 @@ func manyRanks(c *crowd, count int) {
 			open[k] = open[len(open)-1]
 			open = open[:len(open)-1]
 		}
-		c.ends[rnd.IntN(ranks)].w.Progress()
-		c.ends[p.from].w.Progress()
-		c.ends[p.to].w.Progress()
+		c.ends[rnd.IntN(ranks)].W.Progress()
+		c.ends[p.from].W.Progress()
+		c.ends[p.to].W.Progress()
 	}
 	for _, p := range every {
 		for k, o := range p.ops {
 			if o.req != nil {
 				c.until(o.req.Done)
-				require.NoError(t, o.req.err())
+				require.NoError(t, o.req.Result())
 				o.req.Release()
 			}
 			if !o.send {

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"fmt"
@@ -8,34 +8,36 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 )
 
 // sendUnreceived sends messages of a tag until some wait for credit, and n more. None of the tags uses a queue.
-func (p *pair) sendUnreceived(n int) (sent []*Request) {
-	p.t.Helper()
+func sendUnreceived(p *ucppair.Pair, n int) (sent []*ucp.Request) {
+	p.T.Helper()
 	for tag := uint64(1000); n > 0; tag++ {
-		r, err := p.a.ep.TagSend(tag, pattern(8, int(tag)), nil)
-		require.NoError(p.t, err)
+		r, err := p.A.EP.TagSend(tag, testenv.Pattern(8, int(tag)), nil)
+		require.NoError(p.T, err)
 		if r != nil {
 			sent = append(sent, r)
 		}
-		if p.a.ep.waiting.messages() > 0 {
+		if p.A.EP.WaitingMessages() > 0 {
 			n--
 		}
 	}
-	p.settle()
+	settleQueues(p)
 	return sent
 }
 
 // receiveUnreceived receives the messages of sendUnreceived.
-func (p *pair) receiveUnreceived(sent []*Request, count int) {
-	p.t.Helper()
+func receiveUnreceived(p *ucppair.Pair, sent []*ucp.Request, count int) {
+	p.T.Helper()
 	for tag := 1000; tag < 1000+count; tag++ {
 		buf := make([]byte, 8)
-		require.NoError(p.t, p.finish(p.b.w.TagRecv(buf, uint64(tag), exact, nil, nil)))
-		requireBytes(p.t, pattern(8, tag), buf)
+		require.NoError(p.T, p.Finish(p.B.W.TagRecv(buf, uint64(tag), exact, nil, nil)))
+		testenv.RequireBytes(p.T, testenv.Pattern(8, tag), buf)
 	}
-	p.endAll(sent)
+	finishAll(p, sent)
 }
 
 // TestTuple_OthersUnreceived: with tuple queues, a receive matches a message behind more unreceived messages of other tags than
@@ -46,10 +48,10 @@ func TestTuple_OthersUnreceived(t *testing.T) {
 		for _, who := range []string{"both", "sender", "receiver"} {
 			t.Run(fmt.Sprintf("%s, %s", proto, who), func(t *testing.T) {
 				p := tuplePair(t, proto, who)
-				sent := p.sendUnreceived(100)
+				sent := sendUnreceived(p, 100)
 				before := len(sent)
 				for tag := range uint64(3) {
-					r, err := p.a.ep.TagSend(tag, pattern(20, int(tag)), nil)
+					r, err := p.A.EP.TagSend(tag, testenv.Pattern(20, int(tag)), nil)
 					require.NoError(t, err)
 					sent = append(sent, r)
 				}
@@ -60,26 +62,26 @@ func TestTuple_OthersUnreceived(t *testing.T) {
 					if tag == 0 {
 						mask = 1<<40 - 1
 					}
-					require.NoError(t, p.finish(p.b.w.TagRecv(buf, tag, mask, nil, nil)))
-					requireBytes(t, pattern(20, int(tag)), buf)
+					require.NoError(t, p.Finish(p.B.W.TagRecv(buf, tag, mask, nil, nil)))
+					testenv.RequireBytes(t, testenv.Pattern(20, int(tag)), buf)
 				}
-				p.endAll(sent[before:])
-				count := p.b.w.tag.table.Unexpected() + p.a.ep.waiting.messages()
-				p.receiveUnreceived(sent[:before], count)
+				finishAll(p, sent[before:])
+				count := p.B.W.Tags().Unexpected() + p.A.EP.WaitingMessages()
+				receiveUnreceived(p, sent[:before], count)
 			})
 		}
 	}
 }
 
 // tuplePair is a pair of which the sender, the receiver or both use tuple queues.
-func tuplePair(t *testing.T, proto, who string) *pair {
-	with := Config{TagProto: proto, EagerWindow: firstWindow, Costs: CostsDeclared}
+func tuplePair(t *testing.T, proto, who string) *ucppair.Pair {
+	with := ucp.Config{TagProto: proto, EagerWindow: ucp.FirstWindow, Costs: ucp.CostsDeclared}
 	without := with
 	without.TagProto = ""
 	set := queues()
 	ca, cb := set.Open(t)
 	with.TLS, without.TLS = set.TLS, set.TLS
-	p := &pair{t: t}
+	p := &ucppair.Pair{T: t}
 	a, b := with, with
 	switch who {
 	case "sender":
@@ -87,38 +89,38 @@ func tuplePair(t *testing.T, proto, who string) *pair {
 	case "receiver":
 		a = without
 	}
-	p.a.open(t, a, ca)
-	p.b.open(t, b, cb)
-	return p.connect()
+	p.A.Open(t, a, ca)
+	p.B.Open(t, b, cb)
+	return p.Connect()
 }
 
 // TestTuple_QueueBesideUnreceived: messages through an open queue arrive while messages of other tags wait for credit, and are in
 // order when the queue closes after that.
 func TestTuple_QueueBesideUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	p := newPair(t, queues(), narrow).connect()
-	p.openTuple(7)
-	early := p.sends(7, 2)
-	sent := p.sendUnreceived(10)
-	count := p.b.w.tag.table.Unexpected() + p.a.ep.waiting.messages()
-	late := p.sends(7, 2)
-	p.kept(7, 1)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	early := sendMany(p, 7, 2)
+	sent := sendUnreceived(p, 10)
+	count := p.B.W.Tags().Unexpected() + p.A.EP.WaitingMessages()
+	late := sendMany(p, 7, 2)
+	keepUnexpected(p, 7, 1)
 	// The receives of two queued messages change the places of the later messages through the queue.
 	buf := make([]byte, 8)
 	for _, tag := range []int{1000 + count - 1, 1000 + count - 3} {
-		require.NoError(t, p.finish(p.b.w.TagRecv(buf, uint64(tag), exact, nil, nil)))
-		requireBytes(t, pattern(8, tag), buf)
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, uint64(tag), exact, nil, nil)))
+		testenv.RequireBytes(t, testenv.Pattern(8, tag), buf)
 	}
-	last := p.sends(9, 1)
-	p.b.w.TagProbe(7, exact, false)
-	p.settle()
+	last := sendMany(p, 9, 1)
+	p.B.W.TagProbe(7, exact, false)
+	settleQueues(p)
 	for tag := 1000; tag < 1000+count-3; tag++ {
-		require.NoError(t, p.finish(p.b.w.TagRecv(buf, uint64(tag), exact, nil, nil)))
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, uint64(tag), exact, nil, nil)))
 	}
-	p.settle()
-	assert.Equal(t, []uint64{7, uint64(1000 + count - 2), 7, 7, 9}, p.tags(5))
-	for _, list := range [][]*Request{early, sent, late, last} {
-		p.endAll(list)
+	settleQueues(p)
+	assert.Equal(t, []uint64{7, uint64(1000 + count - 2), 7, 7, 9}, tagsOf(p, 5))
+	for _, list := range [][]*ucp.Request{early, sent, late, last} {
+		finishAll(p, list)
 	}
 }
 
@@ -126,56 +128,56 @@ func TestTuple_QueueBesideUnreceived(t *testing.T) {
 // Messages of its tag arrive meanwhile.
 func TestTuple_OpensAfterUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	p := newPair(t, queues(), narrow).connect()
-	p.tag(7, 8, 1)
-	p.settle()
-	first := p.sends(7, 1) // requests the queue
-	requested := p.a.stat("messages")
-	sent := p.sendUnreceived(10)
-	p.settle()
+	p := ucppair.New(t, queues(), narrow).Connect()
+	passTag(p, 7, 8, 1)
+	settleQueues(p)
+	first := sendMany(p, 7, 1) // requests the queue
+	requested := tupleStat(&p.A, "messages")
+	sent := sendUnreceived(p, 10)
+	settleQueues(p)
 	for k := range 5 {
-		s := p.sends(7, 1)
+		s := sendMany(p, 7, 1)
 		require.Len(t, s, 1)
 		got := make([]byte, 8)
 		if k == 0 {
-			require.NoError(t, p.finish(p.b.w.TagRecv(got, 7, exact, nil, nil)))
+			require.NoError(t, p.Finish(p.B.W.TagRecv(got, 7, exact, nil, nil)))
 		}
-		require.NoError(t, p.finish(p.b.w.TagRecv(got, 7, exact, nil, nil)))
-		requireBytes(t, pattern(8, 0), got)
-		p.endAll(s)
+		require.NoError(t, p.Finish(p.B.W.TagRecv(got, 7, exact, nil, nil)))
+		testenv.RequireBytes(t, testenv.Pattern(8, 0), got)
+		finishAll(p, s)
 	}
-	assert.Equal(t, requested, p.a.stat("messages"), "SWITCH")
-	assert.EqualValues(t, 1, p.b.stat("opened"))
-	p.endAll(first)
-	for p.b.w.tag.table.Unexpected()+p.a.ep.waiting.messages() > 0 {
-		require.NoError(t, p.finish(p.b.w.TagRecv(make([]byte, 8), 0, 0, nil, nil)))
+	assert.Equal(t, requested, tupleStat(&p.A, "messages"), "SWITCH")
+	assert.EqualValues(t, 1, tupleStat(&p.B, "opened"))
+	finishAll(p, first)
+	for p.B.W.Tags().Unexpected()+p.A.EP.WaitingMessages() > 0 {
+		require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 0, 0, nil, nil)))
 	}
-	p.endAll(sent)
-	p.openTuple(7)
-	assert.EqualValues(t, 1, p.b.stat("opened"))
+	finishAll(p, sent)
+	openTuple(p, 7)
+	assert.EqualValues(t, 1, tupleStat(&p.B, "opened"))
 }
 
 // TestTuple_OtherSenderUnreceived: a receive in the queue of one sender matches a message that another sender has queued because
 // it lacks credit.
 func TestTuple_OtherSenderUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
-	p := newPair(t, queues(), narrow).connect()
-	p.openTuple(7)
-	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	other, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
 	require.NoError(t, err)
-	first := p.a.ep
-	p.a.ep = other
-	sent := p.sendUnreceived(10)
-	waits := p.sends(7, 1)
-	p.settle()
-	p.a.ep = first
+	first := p.A.EP
+	p.A.EP = other
+	sent := sendUnreceived(p, 10)
+	waits := sendMany(p, 7, 1)
+	settleQueues(p)
+	p.A.EP = first
 	buf := make([]byte, 8)
-	require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, exact, nil, nil)))
-	requireBytes(t, pattern(8, 0), buf)
-	assert.Positive(t, p.b.stat("closed_other"))
-	p.endAll(waits)
-	for p.b.w.tag.table.Unexpected()+other.waiting.messages() > 0 {
-		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 0, 0, nil, nil)))
+	require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, exact, nil, nil)))
+	testenv.RequireBytes(t, testenv.Pattern(8, 0), buf)
+	assert.Positive(t, tupleStat(&p.B, "closed_other"))
+	finishAll(p, waits)
+	for p.B.W.Tags().Unexpected()+other.WaitingMessages() > 0 {
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 0, 0, nil, nil)))
 	}
-	p.endAll(sent)
+	finishAll(p, sent)
 }

@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"testing"
@@ -7,19 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/window"
 )
 
 // narrow is a configuration whose windows do not grow, so that messages soon wait for credit.
-var narrow = Config{TagProto: "tupleq", EagerWindow: firstWindow}
+var narrow = ucp.Config{TagProto: "tupleq", EagerWindow: ucp.FirstWindow}
 
-// sends starts count messages of a tag.
-func (p *pair) sends(tag uint64, count int) (reqs []*Request) {
-	p.t.Helper()
+// sendMany starts count messages of a tag.
+func sendMany(p *ucppair.Pair, tag uint64, count int) (reqs []*ucp.Request) {
+	p.T.Helper()
 	for k := range count {
-		s, err := p.a.ep.TagSend(tag, pattern(8, k), nil)
-		require.NoError(p.t, err)
+		s, err := p.A.EP.TagSend(tag, testenv.Pattern(8, k), nil)
+		require.NoError(p.T, err)
 		if s != nil {
 			reqs = append(reqs, s)
 		}
@@ -27,22 +29,22 @@ func (p *pair) sends(tag uint64, count int) (reqs []*Request) {
 	return reqs
 }
 
-// kept receives the unexpected messages of a tag.
-func (p *pair) kept(tag uint64, count int) {
-	p.t.Helper()
+// keepUnexpected receives the unexpected messages of a tag.
+func keepUnexpected(p *ucppair.Pair, tag uint64, count int) {
+	p.T.Helper()
 	for range count {
-		r, err := p.b.w.TagRecv(make([]byte, 8), tag, exact, nil, nil)
-		require.NoError(p.t, p.finish(r, err))
+		r, err := p.B.W.TagRecv(make([]byte, 8), tag, exact, nil, nil)
+		require.NoError(p.T, p.Finish(r, err))
 	}
 }
 
-// tags receives messages of any tag, and returns their tags.
-func (p *pair) tags(count int) (tags []uint64) {
-	p.t.Helper()
+// tagsOf receives messages of any tag, and returns their tags.
+func tagsOf(p *ucppair.Pair, count int) (tags []uint64) {
+	p.T.Helper()
 	for range count {
-		info := &TagInfo{}
-		r, err := p.b.w.TagRecv(make([]byte, 8), 0, 0, info, nil)
-		require.NoError(p.t, p.finish(r, err))
+		info := &ucp.TagInfo{}
+		r, err := p.B.W.TagRecv(make([]byte, 8), 0, 0, info, nil)
+		require.NoError(p.T, p.Finish(r, err))
 		tags = append(tags, info.Tag)
 	}
 	return tags
@@ -54,47 +56,47 @@ func TestTuple_ManyResent(t *testing.T) {
 	const count = conn.MaxReplies + 100
 	cfg := tupleq
 	cfg.EagerWindow = 16 << 20 // credit for all of them
-	p := newPair(t, queues(), cfg).connect()
-	p.openTuple(7)
-	sent := p.sends(7, count)
+	p := ucppair.New(t, queues(), cfg).Connect()
+	openTuple(p, 7)
+	sent := sendMany(p, 7, count)
 	require.Len(t, sent, count)
-	p.b.w.TagProbe(7, exact, false)
-	p.settle()
-	require.NoError(t, p.a.ep.Err())
+	p.B.W.TagProbe(7, exact, false)
+	settleQueues(p)
+	require.NoError(t, p.A.EP.Err())
 	for k := range count {
 		got := make([]byte, 8)
-		r, err := p.b.w.TagRecv(got, 7, 0xff, nil, nil)
-		require.NoError(t, p.finish(r, err))
-		requireBytes(t, pattern(8, k), got)
+		r, err := p.B.W.TagRecv(got, 7, 0xff, nil, nil)
+		require.NoError(t, p.Finish(r, err))
+		testenv.RequireBytes(t, testenv.Pattern(8, k), got)
 	}
 	for _, s := range sent {
-		require.NoError(t, p.finish(s, nil))
+		require.NoError(t, p.Finish(s, nil))
 	}
-	assert.Positive(t, p.a.stat("resent"))
+	assert.Positive(t, tupleStat(&p.A, "resent"))
 }
 
 // TestTuple_ResentIsCanceled: a message that is canceled before it is sent again does not free its place for another
 // one.
 func TestTuple_ResentIsCanceled(t *testing.T) {
-	p := newPair(t, queues(), narrow).connect()
-	p.openTuple(7)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
 	const count = 200 // more than the credit permits
-	sent := p.sends(7, count)
-	first := append(p.sends(9, 1), p.sends(10, 1)...)
-	p.b.w.TagProbe(7, exact, false)
-	p.settle()
+	sent := sendMany(p, 7, count)
+	first := append(sendMany(p, 9, 1), sendMany(p, 10, 1)...)
+	p.B.W.TagProbe(7, exact, false)
+	settleQueues(p)
 	canceled := 0
 	for _, s := range sent {
-		if !s.waitsForReceive() && s.Cancel() {
+		if !s.WaitsForReceive() && s.Cancel() {
 			canceled++
 		}
 	}
 	require.Positive(t, canceled)
-	p.settle()
-	p.kept(7, count-canceled)
-	last := p.sends(11, 1)
-	p.settle()
-	assert.Equal(t, []uint64{9, 10, 11}, p.tags(3))
+	settleQueues(p)
+	keepUnexpected(p, 7, count-canceled)
+	last := sendMany(p, 11, 1)
+	settleQueues(p)
+	assert.Equal(t, []uint64{9, 10, 11}, tagsOf(p, 3))
 	for _, s := range append(append(sent, first...), last...) {
 		s.Release()
 	}
@@ -102,30 +104,30 @@ func TestTuple_ResentIsCanceled(t *testing.T) {
 
 // TestTuple_CanceledBeforeResent: a canceled message has no place, also for later messages that are sent again.
 func TestTuple_CanceledBeforeResent(t *testing.T) {
-	p := newPair(t, queues(), narrow).connect()
-	p.openTuple(7)
-	early := p.sends(7, 1)
-	p.b.w.TagProbe(7, exact, false)
-	m := p.a.ep.msgs
-	told := p.a.stat("messages")
-	p.until(func() bool { return p.a.stat("messages") > told }) // STOPPED
-	waiting, steady := m.tuple.out.Waiting()
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	early := sendMany(p, 7, 1)
+	p.B.W.TagProbe(7, exact, false)
+	m := p.A.EP.Messages()
+	told := tupleStat(&p.A, "messages")
+	p.Until(func() bool { return tupleStat(&p.A, "messages") > told }) // STOPPED
+	waiting, steady := m.TupleSender().Waiting()
 	require.Equal(t, 1, waiting)
 	require.False(t, steady)
 	credit := m.Credit
 	m.Credit = -window.Reserve(m.Most)
-	waits := p.sends(9, 1)
+	waits := sendMany(p, 9, 1)
 	require.Len(t, waits, 1)
-	again := p.sends(7, 1)
-	p.settle()
-	require.True(t, m.tuple.out.Find(7).Usual())
+	again := sendMany(p, 7, 1)
+	settleQueues(p)
+	require.True(t, m.TupleSender().Find(7).Usual())
 	m.Credit = credit
 	require.True(t, waits[0].Cancel())
-	last := p.sends(11, 1)
-	p.kept(7, 1)
-	p.settle()
-	require.Equal(t, 2, p.b.w.tag.table.Unexpected())
-	assert.Equal(t, []uint64{7, 11}, p.tags(2))
+	last := sendMany(p, 11, 1)
+	keepUnexpected(p, 7, 1)
+	settleQueues(p)
+	require.Equal(t, 2, p.B.W.Tags().Unexpected())
+	assert.Equal(t, []uint64{7, 11}, tagsOf(p, 2))
 	for _, s := range append(append(early, again...), append(last, waits...)...) {
 		s.Release()
 	}
@@ -134,55 +136,55 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 // TestTuple_ResentBeyondCredit: messages without credit are sent again while receives match the earlier ones.
 func TestTuple_ResentBeyondCredit(t *testing.T) {
 	const count = 1000
-	p := newPair(t, queues(), tupleq).connect()
-	p.openTuple(7)
-	sent := p.sends(7, count)
-	p.b.w.TagProbe(7, exact, false)
-	p.settle()
-	require.Less(t, p.b.w.tag.table.Unexpected(), count, "no credit for more")
+	p := ucppair.New(t, queues(), tupleq).Connect()
+	openTuple(p, 7)
+	sent := sendMany(p, 7, count)
+	p.B.W.TagProbe(7, exact, false)
+	settleQueues(p)
+	require.Less(t, p.B.W.Tags().Unexpected(), count, "no credit for more")
 	for k := range count {
 		got := make([]byte, 8)
-		r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
-		require.NoError(t, p.finish(r, err))
-		requireBytes(t, pattern(8, k), got)
+		r, err := p.B.W.TagRecv(got, 7, exact, nil, nil)
+		require.NoError(t, p.Finish(r, err))
+		testenv.RequireBytes(t, testenv.Pattern(8, k), got)
 	}
 	for _, s := range sent {
-		require.NoError(t, p.finish(s, nil))
+		require.NoError(t, p.Finish(s, nil))
 	}
-	p.settle()
-	assert.False(t, p.b.w.tuples.in.Paused())
+	settleQueues(p)
+	assert.False(t, p.B.W.TupleQueues().Paused())
 }
 
 // TestTuple_StoppedBeyondCredit: a queue closes although messages of another tag wait for credit, as soon as those are
 // received.
 func TestTuple_StoppedBeyondCredit(t *testing.T) {
 	const count, length = 120, 4000
-	p := newPair(t, queues(), tupleq).connect()
-	p.openTuple(7)
-	var sent []*Request
+	p := ucppair.New(t, queues(), tupleq).Connect()
+	openTuple(p, 7)
+	var sent []*ucp.Request
 	for range count {
-		s, err := p.a.ep.TagSend(100, pattern(length, 1), nil)
+		s, err := p.A.EP.TagSend(100, testenv.Pattern(length, 1), nil)
 		require.NoError(t, err)
 		if s != nil {
 			sent = append(sent, s)
 		}
 	}
-	p.settle()
-	masked, err := p.b.w.TagRecv(make([]byte, 8), 7, 0xff7, nil, nil)
+	settleQueues(p)
+	masked, err := p.B.W.TagRecv(make([]byte, 8), 7, 0xff7, nil, nil)
 	require.NoError(t, err)
-	p.settle()
-	require.True(t, p.b.w.tuples.in.Paused(), "STOPPED waits behind the others")
+	settleQueues(p)
+	require.True(t, p.B.W.TupleQueues().Paused(), "STOPPED waits behind the others")
 	for range count {
 		got := make([]byte, length)
-		r, err := p.b.w.TagRecv(got, 100, exact, nil, nil)
-		require.NoError(t, p.finish(r, err))
-		requireBytes(t, pattern(length, 1), got)
+		r, err := p.B.W.TagRecv(got, 100, exact, nil, nil)
+		require.NoError(t, p.Finish(r, err))
+		testenv.RequireBytes(t, testenv.Pattern(length, 1), got)
 	}
 	for _, s := range sent {
-		require.NoError(t, p.finish(s, nil))
+		require.NoError(t, p.Finish(s, nil))
 	}
-	p.settle()
-	assert.False(t, p.b.w.tuples.in.Paused())
+	settleQueues(p)
+	assert.False(t, p.B.W.TupleQueues().Paused())
 	require.True(t, masked.Cancel())
 	masked.Release()
 }

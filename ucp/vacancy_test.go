@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"context"
@@ -12,23 +12,25 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
 // service is a SharedWorker of a that never sleeps, with a goroutine in Serve, and b, which sends messages to it.
 type service struct {
-	*pair
-	s      *SharedWorker
+	*ucppair.Pair
+	s      *ucp.SharedWorker
 	served chan error // what Serve has returned
 	stop   context.CancelFunc
 }
 
 func newService(t *testing.T, set tlsets.Set) *service {
-	p := newPair(t, set, Config{})
-	p.both().warm()
-	p.a.w.engine.Spin.Fixed = -1
+	p := ucppair.New(t, set, ucp.Config{})
+	p.Both().Warm()
+	p.A.W.Engine().Spin.Fixed = -1
 	ctx, stop := context.WithCancel(context.Background())
-	x := &service{pair: p, s: p.a.w.Share(), served: make(chan error, 1), stop: stop}
+	x := &service{Pair: p, s: p.A.W.Share(), served: make(chan error, 1), stop: stop}
 	go func() { x.served <- x.s.Serve(ctx) }()
 	t.Cleanup(stop)
 	return x
@@ -36,12 +38,12 @@ func newService(t *testing.T, set tlsets.Set) *service {
 
 // send sends a message of b.
 func (x *service) send(tag uint64) {
-	x.t.Helper()
-	r, err := x.b.ep.TagSend(tag, []byte{byte(tag)}, nil)
-	require.NoError(x.t, err)
-	testenv.ProgressWithin(x.t, patience, func() bool { x.b.w.Progress(); return r == nil || r.Done() })
+	x.T.Helper()
+	r, err := x.B.EP.TagSend(tag, []byte{byte(tag)}, nil)
+	require.NoError(x.T, err)
+	testenv.ProgressWithin(x.T, testenv.Watchdog, func() bool { x.B.W.Progress(); return r == nil || r.Done() })
 	if r != nil {
-		require.NoError(x.t, r.take())
+		require.NoError(x.T, r.Take())
 	}
 }
 
@@ -49,16 +51,16 @@ func (x *service) send(tag uint64) {
 func (x *service) receive(ctx context.Context, tag uint64) (received chan error) {
 	received = make(chan error, 1)
 	go func() {
-		received <- x.s.Run(ctx, func() (*Request, error) { return x.a.w.TagRecv(make([]byte, 1), tag, exact, nil, nil) })
+		received <- x.s.Run(ctx, func() (*ucp.Request, error) { return x.A.W.TagRecv(make([]byte, 1), tag, exact, nil, nil) })
 	}()
 	return received
 }
 
 // within makes progress on b until something comes.
 func (x *service) within(c chan error) (err error) {
-	x.t.Helper()
-	testenv.ProgressWithin(x.t, patience, func() bool {
-		x.b.w.Progress()
+	x.T.Helper()
+	testenv.ProgressWithin(x.T, testenv.Watchdog, func() bool {
+		x.B.W.Progress()
 		select {
 		case err = <-c:
 			return true
@@ -71,11 +73,9 @@ func (x *service) within(c chan error) (err error) {
 
 // blocked waits until n goroutines are blocked beside the one that makes progress.
 func (x *service) blocked(n int) {
-	x.t.Helper()
-	testenv.ProgressWithin(x.t, patience, func() bool {
-		x.s.mu.Lock()
-		defer x.s.mu.Unlock()
-		return x.s.driven.Load() && x.s.blocked == n
+	x.T.Helper()
+	testenv.ProgressWithin(x.T, testenv.Watchdog, func() bool {
+		return x.s.Driven() && x.s.Blocked() == n
 	})
 }
 
@@ -92,16 +92,16 @@ func TestVacancy(t *testing.T) {
 			require.NoError(t, x.within(received))
 			assert.Positive(t, x.begun(), "Serve has resigned")
 			x.blocked(0)
-			var r *Request
-			x.s.Do(func(w *Worker) {
+			var r *ucp.Request
+			x.s.Do(func(w *ucp.Worker) {
 				var err error
 				r, err = w.TagRecv(make([]byte, 1), 2, exact, nil, nil)
 				require.NoError(t, err)
 			})
 			x.send(2)
-			done := func() (d bool) { x.s.Do(func(*Worker) { d = r.Done() }); return d }
-			testenv.ProgressWithin(t, patience, func() bool { x.b.w.Progress(); return done() })
-			x.s.Do(func(*Worker) { require.NoError(t, r.take()) })
+			done := func() (d bool) { x.s.Do(func(*ucp.Worker) { d = r.Done() }); return d }
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool { x.B.W.Progress(); return done() })
+			x.s.Do(func(*ucp.Worker) { require.NoError(t, r.Take()) })
 			x.stop()
 			require.ErrorIs(t, x.within(x.served), context.Canceled)
 		})
@@ -148,53 +148,9 @@ func TestVacancy_Close(t *testing.T) {
 	}
 }
 
-// TestVacancy_Timer: the timer ends a vacancy of which it has seen the beginning, and looks again after one that has begun since, at
-// first soon, then less often.
-func TestVacancy_Timer(t *testing.T) {
-	s := newPair(t, faketp.Set("like rc", faketp.LikeRC()), Config{}).a.w.Share()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	look := func() {
-		s.mu.Unlock()
-		s.endVacancy()
-		s.mu.Lock()
-	}
-	v := &s.vacancy
-	v.timer = time.AfterFunc(time.Hour, func() {}) // look is called instead
-	v.quick = true
-	s.beginVacancy()
-	assert.True(t, v.open && v.set)
-	assert.Equal(t, vacancyMin, v.limit)
-	for _, limit := range []time.Duration{2 * vacancyMin, vacancyMax, vacancyMax} {
-		v.fill()
-		s.beginVacancy()
-		look()
-		assert.True(t, v.open && v.set, "others have left since")
-		assert.Equal(t, limit, v.limit)
-	}
-	v.quick = true
-	for _, skip := range []uint{2 * skipMin, 4 * skipMin} {
-		look()
-		assert.False(t, v.open, "nobody is back")
-		assert.False(t, v.set)
-		assert.Equal(t, skip, v.skip)
-		for range skip {
-			assert.False(t, v.mayBegin())
-		}
-		assert.True(t, v.mayBegin())
-		s.beginVacancy()
-	}
-	v.skipped = skipMax
-	look()
-	assert.EqualValues(t, skipMax, v.skip)
-	s.beginVacancy()
-	v.fill()
-	assert.EqualValues(t, skipMin, v.skipped)
-}
-
 // begun returns the number of vacancies.
 func (x *service) begun() (n uint) {
-	x.s.Do(func(*Worker) { n = x.s.vacancy.begun })
+	x.s.Do(func(*ucp.Worker) { n = x.s.Vacancies() })
 	return n
 }
 
@@ -206,7 +162,7 @@ func TestVacancy_ForOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	driver := x.receive(ctx, 1)
 	x.blocked(0)
-	for range resignAfter {
+	for range ucp.ResignAfter {
 		require.Zero(t, x.begun())
 		received := x.receive(t.Context(), 2)
 		x.blocked(1)
@@ -222,33 +178,30 @@ func TestVacancy_ForOthers(t *testing.T) {
 // replied to the previous one, and messages are not rare.
 func TestVacancy_Slept(t *testing.T) {
 	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
-	x.s.Do(func(w *Worker) { w.engine.Spin.Fixed = 1 })
-	t.Cleanup(func() { x.s.Do(func(*Worker) { x.s.setTimer(0) }) })
+	x.s.Do(func(w *ucp.Worker) { w.Engine().Spin.Fixed = 1 })
+	t.Cleanup(func() { x.s.Do(func(*ucp.Worker) { x.s.StopTimer() }) })
 	one := func(replies bool) {
 		if replies {
-			n, err := x.s.StreamSend(t.Context(), x.a.ep, []byte{1})
+			n, err := x.s.StreamSend(t.Context(), x.A.EP, []byte{1})
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
 		}
 		received := make(chan error, 1)
-		go func() { _, err := x.s.StreamRecv(t.Context(), x.a.ep, make([]byte, 1)); received <- err }()
+		go func() { _, err := x.s.StreamRecv(t.Context(), x.A.EP, make([]byte, 1)); received <- err }()
 		untilParked(t, x.s, 2)
 		require.NoError(t, x.sendBytes(2))
 		require.NoError(t, x.within(received))
 		// The second byte is received at once, which is neither a reply nor a wait.
-		n, err := x.s.StreamRecv(t.Context(), x.a.ep, make([]byte, 1))
+		n, err := x.s.StreamRecv(t.Context(), x.A.EP, make([]byte, 1))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	}
 	for range 10 {
-		x.s.Do(func(*Worker) { x.s.vacancy.last = time.Time{} })
+		x.s.Do(func(*ucp.Worker) { x.s.ForgetLatest() })
 		one(true)
 	}
 	assert.Zero(t, x.begun(), "rare")
-	x.s.Do(func(*Worker) {
-		x.s.vacancy.set = true
-		x.s.vacancy.timer = time.AfterFunc(time.Hour, x.s.endVacancy)
-	})
+	x.s.Do(func(*ucp.Worker) { x.s.StartTimer(time.Hour) })
 	for range 10 {
 		one(false)
 	}
@@ -257,39 +210,19 @@ func TestVacancy_Slept(t *testing.T) {
 		one(true)
 		assert.Equal(t, n+1, x.begun())
 	}
-	x.s.Do(func(*Worker) { x.s.setTimer(0) })
+	x.s.Do(func(*ucp.Worker) { x.s.StopTimer() })
 	x.stop()
 	require.ErrorIs(t, x.within(x.served), context.Canceled)
 }
 
 // sendBytes sends n bytes on the stream of b.
 func (x *service) sendBytes(n int) error {
-	r, err := x.b.ep.StreamSend(make([]byte, n), nil)
+	r, err := x.B.EP.StreamSend(make([]byte, n), nil)
 	if r == nil {
 		return err
 	}
-	testenv.ProgressWithin(x.t, patience, func() bool { x.b.w.Progress(); return r.Done() })
-	return r.take()
-}
-
-// TestVacancy_Frequent: messages are frequent if they come within vacancyMax. The timer of the first vacancy of such messages is
-// vacancyMax.
-func TestVacancy_Frequent(t *testing.T) {
-	s := newPair(t, faketp.Set("like rc", faketp.LikeRC()), Config{}).a.w.Share()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, now := &s.vacancy, time.Now()
-	assert.False(t, v.frequent(now))
-	for _, frequent := range []bool{true, true, false, true} {
-		now = now.Add(vacancyMax)
-		if !frequent {
-			now = now.Add(1)
-		}
-		assert.Equal(t, frequent, v.frequent(now))
-	}
-	v.timer = time.AfterFunc(time.Hour, func() {})
-	s.beginVacancy()
-	assert.Equal(t, vacancyMax, v.limit)
+	testenv.ProgressWithin(x.T, testenv.Watchdog, func() bool { x.B.W.Progress(); return r.Done() })
+	return r.Take()
 }
 
 // TestVacancy_ManyTakeTurns: goroutines that receive in turns all receive.
@@ -299,8 +232,8 @@ func TestVacancy_ManyTakeTurns(t *testing.T) {
 	for k := range uint64(sharers) {
 		running.Go(func() {
 			for range 50 {
-				err := x.s.Run(t.Context(), func() (*Request, error) {
-					return x.a.w.TagRecv(make([]byte, 1), k, exact, nil, nil)
+				err := x.s.Run(t.Context(), func() (*ucp.Request, error) {
+					return x.A.W.TagRecv(make([]byte, 1), k, exact, nil, nil)
 				})
 				assert.NoError(t, err)
 			}

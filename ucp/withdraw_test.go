@@ -1,4 +1,4 @@
-package ucp
+package ucp_test
 
 import (
 	"errors"
@@ -9,95 +9,98 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
+	"github.com/gucx/gucx/internal/testenv/ucppair"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
-// announce sends a message with rendezvous.
-func (p *pair) announce(data []byte) *Request {
-	p.t.Helper()
-	r, err := p.a.ep.TagSend(1, data, nil)
-	require.NoError(p.t, err)
-	require.NotNil(p.t, r)
+// announceTag sends a message with rendezvous.
+func announceTag(p *ucppair.Pair, data []byte) *ucp.Request {
+	p.T.Helper()
+	r, err := p.A.EP.TagSend(1, data, nil)
+	require.NoError(p.T, err)
+	require.NotNil(p.T, r)
 	return r
 }
 
 // TestCancel_Announced: a message that was not received is canceled, and uses no resources afterwards.
 func TestCancel_Announced(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
 		for range 3 {
-			r := p.announce(pattern(tlsets.LongMessage, 1))
-			p.unexpected(1)
+			r := announceTag(p, testenv.Pattern(tlsets.LongMessage, 1))
+			waitUnexpected(p, 1)
 			require.False(t, r.Cancel())
 			require.False(t, r.Cancel(), "it is canceled already")
 			require.False(t, r.Done(), "the peer has not replied")
-			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
-			p.unexpected(0)
+			require.ErrorIs(t, p.Finish(r, nil), ucs.ErrCanceled)
+			waitUnexpected(p, 0)
 		}
-		next := p.announce(pattern(tlsets.LongMessage, 2))
+		next := announceTag(p, testenv.Pattern(tlsets.LongMessage, 2))
 		buf := make([]byte, tlsets.LongMessage)
-		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 1, exact, nil, nil)))
-		require.NoError(t, p.finish(next, nil))
-		requireBytes(t, pattern(tlsets.LongMessage, 2), buf)
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 1, exact, nil, nil)))
+		require.NoError(t, p.Finish(next, nil))
+		testenv.RequireBytes(t, testenv.Pattern(tlsets.LongMessage, 2), buf)
 		require.False(t, next.Cancel())
-		require.NoError(t, p.a.ep.Err())
+		require.NoError(t, p.A.EP.Err())
 	})
 }
 
 // TestCancel_AnnouncedProbed: a program that has probed a canceled message cannot receive it any more.
 func TestCancel_AnnouncedProbed(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
-		var active *ActiveMessage
-		p.b.w.OnActive(1, func(m *ActiveMessage) { active = m.Keep() })
-		r, err := p.a.ep.SendActive(1, []byte("header"), pattern(tlsets.LongMessage, 1), nil)
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		var active *ucp.ActiveMessage
+		p.B.W.OnActive(1, func(m *ucp.ActiveMessage) { active = m.Keep() })
+		r, err := p.A.EP.SendActive(1, []byte("header"), testenv.Pattern(tlsets.LongMessage, 1), nil)
 		require.NoError(t, err)
-		s := p.announce(pattern(tlsets.LongMessage, 1))
-		p.unexpected(1)
-		p.until(func() bool { return active != nil })
-		tagged, _, ok := p.b.w.TagProbe(1, exact, true)
+		s := announceTag(p, testenv.Pattern(tlsets.LongMessage, 1))
+		waitUnexpected(p, 1)
+		p.Until(func() bool { return active != nil })
+		tagged, _, ok := p.B.W.TagProbe(1, exact, true)
 		require.True(t, ok)
-		for _, x := range []*Request{r, s} {
+		for _, x := range []*ucp.Request{r, s} {
 			require.False(t, x.Cancel())
-			require.ErrorIs(t, p.finish(x, nil), ucs.ErrCanceled)
+			require.ErrorIs(t, p.Finish(x, nil), ucs.ErrCanceled)
 		}
 		_, err = active.Recv(make([]byte, tlsets.LongMessage), nil)
 		require.ErrorIs(t, err, ucs.ErrCanceled)
 		require.Equal(t, "header", string(active.Header))
 		active.Release()
-		require.ErrorIs(t, p.finish(tagged.Recv(make([]byte, tlsets.LongMessage), nil, nil)), ucs.ErrCanceled)
-		require.Nil(t, p.b.from(p).msgs.rndv.first)
+		require.ErrorIs(t, p.Finish(tagged.Recv(make([]byte, tlsets.LongMessage), nil, nil)), ucs.ErrCanceled)
+		require.Zero(t, epFrom(&p.B, p).Messages().Announced())
 	})
 }
 
 // TestCancel_AnnouncedGivenUp: a send whose context is canceled waits for the reply of the peer, and the EP remains
 // open.
 func TestCancel_AnnouncedGivenUp(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
-		r := p.announce(pattern(tlsets.LongMessage, 1))
-		p.unexpected(1)
-		p.serve()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		r := announceTag(p, testenv.Pattern(tlsets.LongMessage, 1))
+		waitUnexpected(p, 1)
+		serveBoth(p)
 		r.GiveUp()
-		require.NoError(t, p.a.ep.Err())
+		require.NoError(t, p.A.EP.Err())
 	})
 }
 
 // TestCancel_AnnouncedPeerCloses: the peer closes while the reply is outstanding.
 func TestCancel_AnnouncedPeerCloses(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		if p.oneself() {
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		if p.Oneself() {
 			t.Skip("one worker")
 		}
-		p.connect()
-		r := p.announce(pattern(tlsets.LongMessage, 1))
-		p.unexpected(1)
+		p.Connect()
+		r := announceTag(p, testenv.Pattern(tlsets.LongMessage, 1))
+		waitUnexpected(p, 1)
 		require.False(t, r.Cancel())
-		require.NoError(t, p.b.w.Close())
-		require.Error(t, p.finish(r, nil)) // the peer may have replied before it closed
-		p.until(func() bool { return p.a.ep.Err() != nil })
+		require.NoError(t, p.B.W.Close())
+		require.Error(t, p.Finish(r, nil)) // the peer may have replied before it closed
+		p.Until(func() bool { return p.A.EP.Err() != nil })
 	})
 }
 
@@ -105,55 +108,56 @@ func TestCancel_AnnouncedPeerCloses(t *testing.T) {
 func TestCancel_ManyAnnounced(t *testing.T) {
 	const n = 1000
 	for _, latestFirst := range []bool{false, true} {
-		p, _ := fakePair(t, Config{EagerWindow: 16 << 20}, faketp.LikeRC(), faketp.LikeUD())
-		p.grown()
-		data := pattern(tlsets.LongMessage, 1)
-		reqs := make([]*Request, n)
+		p, _ := ucppair.Fake(t, ucp.Config{EagerWindow: 16 << 20}, faketp.LikeRC(), faketp.LikeUD())
+		growWindow(p)
+		data := testenv.Pattern(tlsets.LongMessage, 1)
+		reqs := make([]*ucp.Request, n)
 		for i := range reqs {
-			reqs[i] = p.announce(data)
+			reqs[i] = announceTag(p, data)
 		}
-		p.unexpected(n)
+		waitUnexpected(p, n)
 		if latestFirst {
 			slices.Reverse(reqs)
 		}
 		for _, r := range reqs {
 			require.False(t, r.Cancel())
-			p.step() // the number of messages that wait to be sent is limited
+			p.Step() // the number of messages that wait to be sent is limited
 		}
 		for _, r := range reqs {
-			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+			require.ErrorIs(t, p.Finish(r, nil), ucs.ErrCanceled)
 		}
-		p.unexpected(0)
-		m := p.b.from(p).msgs
-		assert.Equal(t, uint64(n), m.rndv.steps)
-		assert.Nil(t, m.rndv.first)
-		assert.Nil(t, m.rndv.byName)
+		waitUnexpected(p, 0)
+		m := epFrom(&p.B, p).Messages()
+		now, ever := m.Indexed()
+		assert.Equal(t, uint64(n), ever)
+		assert.Zero(t, m.Announced())
+		assert.Zero(t, now)
 	}
 }
 
 // TestCancel_AnnouncedModel: a send succeeds if a receive has its message, and fails with ErrCanceled if none has, in
 // any order of messages. Messages are received in order.
 func TestCancel_AnnouncedModel(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
-		p.grown()
+	overAll(t, func(t *testing.T, p *ucppair.Pair) {
+		p.Connect()
+		growWindow(p)
 		rapid.Check(t, func(t *rapid.T) { withdrawModel(t, p) })
 	})
 }
 
 // withdrawModel sends, receives and cancels in random order.
-func withdrawModel(t *rapid.T, p *pair) {
-	var sends, receives []*Request
+func withdrawModel(t *rapid.T, p *ucppair.Pair) {
+	var sends, receives []*ucp.Request
 	var bufs [][]byte
 	send := func() {
 		if len(sends) < 8 {
-			sends = append(sends, p.announce(pattern(tlsets.LongMessage, len(sends))))
+			sends = append(sends, announceTag(p, testenv.Pattern(tlsets.LongMessage, len(sends))))
 		}
 	}
 	receive := func() {
 		if len(receives) < 8 {
 			bufs = append(bufs, make([]byte, tlsets.LongMessage))
-			r, err := p.b.w.TagRecv(bufs[len(bufs)-1], 1, exact, nil, nil)
+			r, err := p.B.W.TagRecv(bufs[len(bufs)-1], 1, exact, nil, nil)
 			require.NoError(t, err)
 			receives = append(receives, r)
 		}
@@ -165,9 +169,9 @@ func withdrawModel(t *rapid.T, p *pair) {
 		case what < 4:
 			receive()
 		case what < 7:
-			p.a.w.Progress()
+			p.A.W.Progress()
 		case what < 9:
-			p.b.w.Progress()
+			p.B.W.Progress()
 		case len(sends) > 0:
 			sends[rapid.IntRange(0, len(sends)-1).Draw(t, "which")].Cancel()
 		}
@@ -177,7 +181,7 @@ func withdrawModel(t *rapid.T, p *pair) {
 	}
 	var came []int
 	for i, r := range sends {
-		switch err := p.finish(r, nil); {
+		switch err := p.Finish(r, nil); {
 		case err == nil:
 			came = append(came, i)
 		case !errors.Is(err, ucs.ErrCanceled):
@@ -186,13 +190,13 @@ func withdrawModel(t *rapid.T, p *pair) {
 	}
 	for i, r := range receives {
 		if i < len(came) {
-			require.NoError(t, p.finish(r, nil))
-			assert.Equal(t, pattern(tlsets.LongMessage, came[i]), bufs[i])
+			require.NoError(t, p.Finish(r, nil))
+			assert.Equal(t, testenv.Pattern(tlsets.LongMessage, came[i]), bufs[i])
 			continue
 		}
 		require.True(t, r.Cancel(), "no message is left for it")
 		r.Release()
 	}
 	require.LessOrEqual(t, len(came), len(receives))
-	require.NoError(t, p.a.ep.Err())
+	require.NoError(t, p.A.EP.Err())
 }

@@ -1,0 +1,95 @@
+package ucp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/internal/testenv/faketp"
+)
+
+// TestSharedWorker_StaleEnd: a request that has completed before its goroutine was woken may be that of another
+// operation by then, whose goroutine continues to sleep.
+func TestSharedWorker_StaleEnd(t *testing.T) {
+	p, _ := fakePair(t, faketp.LikeRC(), faketp.LikeUD())
+	w := p.w[0]
+	s := w.Share()
+	s.driven.Store(true)
+	r := w.newRequest(nil, &tagRecvStage)
+	sleeper := &sharedWaiter{wake: make(chan struct{}, 1)}
+	s.byRequest[r], s.blocked = sleeper, 1
+	r.flags |= reqWakes
+	w.completed.woken = append(w.completed.woken, r) // of the previous operation
+	s.wakeWaiters()
+	assert.Empty(t, sleeper.wake)
+	r.queueCompletion()
+	s.wakeWaiters()
+	assert.Len(t, sleeper.wake, 1)
+	assert.Zero(t, s.blocked)
+	w.recycle(r)
+}
+
+// TestVacancy_Timer: the timer ends a vacancy of which it has seen the beginning, and looks again after one that has begun since, at
+// first soon, then less often.
+func TestVacancy_Timer(t *testing.T) {
+	s := newPair(t, faketp.Set("like rc", faketp.LikeRC()), Config{}).w[0].Share()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look := func() {
+		s.mu.Unlock()
+		s.endVacancy()
+		s.mu.Lock()
+	}
+	v := &s.vacancy
+	v.timer = time.AfterFunc(time.Hour, func() {}) // look is called instead
+	v.quick = true
+	s.beginVacancy()
+	assert.True(t, v.open && v.set)
+	assert.Equal(t, vacancyMin, v.limit)
+	for _, limit := range []time.Duration{2 * vacancyMin, vacancyMax, vacancyMax} {
+		v.fill()
+		s.beginVacancy()
+		look()
+		assert.True(t, v.open && v.set, "others have left since")
+		assert.Equal(t, limit, v.limit)
+	}
+	v.quick = true
+	for _, skip := range []uint{2 * skipMin, 4 * skipMin} {
+		look()
+		assert.False(t, v.open, "nobody is back")
+		assert.False(t, v.set)
+		assert.Equal(t, skip, v.skip)
+		for range skip {
+			assert.False(t, v.mayBegin())
+		}
+		assert.True(t, v.mayBegin())
+		s.beginVacancy()
+	}
+	v.skipped = skipMax
+	look()
+	assert.EqualValues(t, skipMax, v.skip)
+	s.beginVacancy()
+	v.fill()
+	assert.EqualValues(t, skipMin, v.skipped)
+}
+
+// TestVacancy_Frequent: messages are frequent if they come within vacancyMax. The timer of the first vacancy of such messages is
+// vacancyMax.
+func TestVacancy_Frequent(t *testing.T) {
+	s := newPair(t, faketp.Set("like rc", faketp.LikeRC()), Config{}).w[0].Share()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, now := &s.vacancy, time.Now()
+	assert.False(t, v.frequent(now))
+	for _, frequent := range []bool{true, true, false, true} {
+		now = now.Add(vacancyMax)
+		if !frequent {
+			now = now.Add(1)
+		}
+		assert.Equal(t, frequent, v.frequent(now))
+	}
+	v.timer = time.AfterFunc(time.Hour, func() {})
+	s.beginVacancy()
+	assert.Equal(t, vacancyMax, v.limit)
+}
