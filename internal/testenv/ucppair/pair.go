@@ -1,4 +1,4 @@
-// Package ucppair connects two workers of package ucp, for tests that use only its API.
+// Package ucppair connects two workers of package ucp, for tests of package ucp_test and of packages above ucp.
 package ucppair
 
 import (
