@@ -28,10 +28,11 @@ ucs                   internal
 # the InfiniBand stack below the transports
 uct/ib/verbs          ucs internal                                   | uct/ib/verbs/rxe uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/internal/hwfault
 internal/mlx5/prm uct/ib/verbs ucs internal
-uct/ib/verbs/internal/uverbs uct/ib/verbs ucs internal
-uct/ib/verbs/rxe      uct/ib/verbs/internal/uverbs uct/ib/verbs ucs internal  | uct uct/ib uct/ib/rc uct/ib/ud uct/ucttest
-uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs ucs internal | uct uct/ib uct/ib/rc uct/ib/ud uct/ib/xrc uct/ib/dv uct/ib/verbs/softhca uct/ib/verbs/connectx/fakekernel uct/ucttest
-uct/ib/verbs/connectx/fakekernel uct/ib/verbs/connectx uct/ib/verbs/internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca uct/ib/verbs ucs internal
+internal/uverbs uct/ib/verbs ucs internal
+uct/ib/verbs/rxe      internal/uverbs uct/ib/verbs ucs internal  | uct uct/ib uct/ib/rc uct/ib/ud uct/ucttest
+uct/ib/verbs/connectx internal/mlx5/adapter internal/uverbs uct/ib/verbs/mlx5 uct/ib/verbs ucs | uct uct/ib uct/ib/rc uct/ib/ud uct/ib/xrc uct/ib/dv uct/ib/verbs/softhca internal/mlx5/fakekernel internal/mlx5/provider internal/mlx5/prm internal uct/ucttest
+internal/mlx5/adapter internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs ucs internal
+internal/mlx5/fakekernel internal/mlx5/adapter internal/uverbs uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca uct/ib/verbs ucs internal
 uct/ib/verbs/mlx5     internal/mlx5/prm ucs
 internal/mlx5/provider uct/ib/verbs/mlx5 internal/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
 uct/ib/verbs/softhca  internal/softhca uct/ib/verbs/mlx5 uct/ib/verbs
@@ -97,13 +98,13 @@ gucx                  ucp uct uct/all ucs                            | internal
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest internal/memtp
 perftest/internal/measure                                                           | internal
-perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx uct/ib/verbs/connectx/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
+perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx internal/mlx5/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers | internal
 perftest/internal/show        perftest/internal/measure
 perftest/internal/probes      perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/show/quantity ucp uct uct/self uct/sm uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
 perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca internal/softhca internal/softhca/timing internal | perftest/internal/layers
-perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 uct/ib/verbs/connectx/fakekernel uct/ib/verbs/softhca
+perftest/internal/studies/hwcheck ucs uct/ib/verbs internal | uct/ib/verbs/mlx5 internal/mlx5/fakekernel uct/ib/verbs/softhca
 perftest/internal/studies/protocol
 perftest/internal/studies/cluster ucp wireup uct uct/all uct/sm uct/wrap ucs uct/ib/verbs internal/softhca internal/softhca/timing internal
 perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/studies/protocol perftest/internal/measure perftest/internal/peers perftest/internal/show internal/softhca/timing internal

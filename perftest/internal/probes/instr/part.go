@@ -42,6 +42,7 @@ var parts = []struct {
 	{"internal/softhca", Device},
 	{"uct/ib/verbs", Verbs},
 	{"internal/mlx5", Verbs},
+	{"internal/uverbs", Verbs},
 	{"uct", UCT},
 	{"wireup", UCP},
 	{"ucp", UCP},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gucx/gucx/internal/mlx5/fakekernel"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -14,7 +15,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/connectx"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ucttest"

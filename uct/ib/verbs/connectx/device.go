@@ -3,9 +3,9 @@ package connectx
 import (
 	"os"
 
+	"github.com/gucx/gucx/internal/mlx5/adapter"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 

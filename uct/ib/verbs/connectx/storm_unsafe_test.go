@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/mlx5/fakekernel"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // TestStorm has several goroutines that make objects of one context, move data, wait for events, and destroy the objects,

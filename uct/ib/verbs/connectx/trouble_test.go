@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/mlx5/adapter"
+	"github.com/gucx/gucx/internal/mlx5/fakekernel"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx/fakekernel"
-	"github.com/gucx/gucx/uct/ib/verbs/connectx/internal/adapter"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )

@@ -3,9 +3,9 @@ package rxe
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // driverABI is the version of the driver's ABI: RXE_UVERBS_ABI_VERSION.

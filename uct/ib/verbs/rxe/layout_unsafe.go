@@ -4,7 +4,7 @@ import (
 	"structs"
 	"unsafe"
 
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
+	"github.com/gucx/gucx/internal/uverbs"
 )
 
 // mmapInfo is struct mminfo: memory to map.

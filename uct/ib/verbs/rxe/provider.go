@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // provider implements verbs.Provider. Control methods may be called by any goroutine. It has no XRC and no thread

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // ring is a queue that is shared with the kernel. One side produces and the other consumes; neither changes the

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // sharedRecv is a shared receive queue. The kernel is given the number of an entry of posted instead of the ID of a

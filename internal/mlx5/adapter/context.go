@@ -8,7 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
 	"github.com/gucx/gucx/internal/mmio"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 

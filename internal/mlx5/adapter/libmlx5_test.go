@@ -11,9 +11,9 @@ import (
 
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 

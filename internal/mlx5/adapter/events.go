@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // object is an object of the context. The kernel has its ID, and names the object by the ID in events.

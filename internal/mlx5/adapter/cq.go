@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
+	"github.com/gucx/gucx/internal/uverbs"
 )
 
 // eventChannel implements prm.EventChannel.

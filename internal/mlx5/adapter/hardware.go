@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // hardware implements prm.Hardware by calls of the kernel. Any goroutine may call its methods. The kernel names

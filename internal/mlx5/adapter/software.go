@@ -2,7 +2,7 @@ package adapter
 
 import (
 	"github.com/gucx/gucx/internal/mlx5/prm"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
+	"github.com/gucx/gucx/internal/uverbs"
 )
 
 // Software is implemented by a uverbs.File whose device is a program: package fakekernel. An adapter sees stores

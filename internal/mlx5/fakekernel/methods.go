@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // methods and commands are what the kernel has of the driver mlx5.

@@ -3,8 +3,8 @@ package adapter
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // ReplyError is an invalid reply of the kernel. It unwraps to ErrInternal. The object that the call has created is

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/internal/offheap"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
+	"github.com/gucx/gucx/internal/uverbs"
 )
 
 // transcriptAttr is an attribute of a recorded call.

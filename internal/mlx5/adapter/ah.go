@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // CreateAH implements prm.Hardware. On RoCE the kernel resolves the address of the neighbor, which may block; on

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // queuePair is a QP, or an XRC target that the context has opened, once or more.

@@ -4,8 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 func (f *file) compChannel(r *request) error {

@@ -2,8 +2,8 @@ package adapter
 
 import (
 	"github.com/gucx/gucx/internal/mlx5/prm"
+	"github.com/gucx/gucx/internal/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/internal/uverbs"
 )
 
 // OpenXRCD implements prm.XRCHardware. The number of a domain is the kernel's handle.
