@@ -181,3 +181,78 @@ func TestTuple_OtherSenderUnreceived(t *testing.T) {
 	}
 	finishAll(p, sent)
 }
+
+// TestTuple_ClosesBesideUnreceived: a receive with a mask matches the messages of a queue that were sent before others, and
+// between them, although the others are more than there is credit for and are not received.
+func TestTuple_ClosesBesideUnreceived(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	const mask = 1<<40 - 1
+	for _, proto := range []string{"tupleq", "tupleq_copy"} {
+		for _, size := range []int{8, 20_000} {
+			t.Run(fmt.Sprintf("%s, %d bytes", proto, size), func(t *testing.T) {
+				p := tuplePair(t, proto, "both")
+				openTuple(p, 7)
+				send := func(seed int) []*ucp.Request {
+					r, err := p.A.EP.TagSend(7, testenv.Pattern(size, seed), nil)
+					require.NoError(t, err)
+					if r == nil {
+						return nil
+					}
+					return []*ucp.Request{r}
+				}
+				sent := append(send(0), send(1)...)
+				sent = append(sent, sendUnreceived(p, 3)...)
+				sent = append(sent, send(2)...)
+				for tag := range uint64(3) {
+					sent = append(sent, sendMany(p, 2000+tag, 1)...)
+					sent = append(sent, send(int(3+tag))...)
+				}
+				settleQueues(p)
+				for k := range 6 {
+					got := make([]byte, size)
+					require.NoError(t, p.Finish(p.B.W.TagRecv(got, 7, mask, nil, nil)), "message %d", k)
+					testenv.RequireBytes(t, testenv.Pattern(size, k), got)
+				}
+				assert.Positive(t, tupleStat(&p.A, "resent"))
+				var tags []uint64
+				for p.B.W.Tags().Unexpected() > 0 || p.A.EP.WaitingMessages() > 0 {
+					tags = append(tags, tagsOf(p, 1)...)
+					settleQueues(p)
+				}
+				require.IsIncreasing(t, tags)
+				finishAll(p, sent)
+				settleQueues(p)
+			})
+		}
+	}
+}
+
+// TestTuple_ResentInOrder: receives of any tag match the messages of closed queues and others in the order in which they were sent,
+// although there is no credit for most of them.
+func TestTuple_ResentInOrder(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	openTuple(p, 8)
+	var sent []*ucp.Request
+	var want []uint64
+	send := func(tag uint64) {
+		sent = append(sent, sendMany(p, tag, 1)...)
+		want = append(want, tag)
+	}
+	for k := range uint64(400) {
+		send(7 + k%2)
+		if k%3 == 0 {
+			send(1000 + k)
+		}
+		if k%5 == 0 {
+			send(7)
+		}
+		if k%64 == 0 {
+			settleQueues(p)
+		}
+	}
+	settleQueues(p)
+	assert.Equal(t, want, tagsOf(p, len(want)))
+	finishAll(p, sent)
+}
