@@ -219,16 +219,6 @@ func (e *EP) list(r *Request) {
 	}
 }
 
-// listBefore is list, but adds the request before another one; nil: as the newest.
-func (e *EP) listBefore(r, before *Request) {
-	if before == nil {
-		e.list(r)
-		return
-	}
-	r.flags |= placeListed
-	e.ops.insert(r, before)
-}
-
 // unlist removes a complete operation. If the oldest operation is now a flush, it starts the flush.
 func (e *EP) unlist(r *Request) {
 	r.moveTo(placeNone)

@@ -24,8 +24,6 @@ type orderModel struct {
 	recvs   []*orderRecv
 	msgs    [][]*orderMsg // by sender
 	posted  int
-	proto   string // Config.TagProto
-	junk    uint64 // number of the latest message that uses credit, with tuple queues
 }
 
 // orderRecv is a receive.
@@ -36,7 +34,6 @@ type orderRecv struct {
 	info      ucp.TagInfo
 	buf       []byte
 	got       *orderMsg // nil: none yet
-	cancels   bool      // Cancel was called
 	canceled  bool
 }
 
@@ -62,10 +59,10 @@ const (
 func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
 
 // newOrderModel makes workers, connects them, and uses all credit of the senders.
-func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, proto string, senders int) *orderModel {
-	m := &orderModel{t: rt, proto: proto}
+func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orderModel {
+	m := &orderModel{t: rt}
 	c, _ := set.Open(t)
-	cfg := ucp.Config{TLS: set.TLS, Costs: ucp.CostsDeclared, RndvThresh: 4096, EagerWindow: ucp.FirstWindow, TagProto: proto, TupleqMax: 2}
+	cfg := ucp.Config{TLS: set.TLS, Costs: ucp.CostsDeclared, RndvThresh: 4096, EagerWindow: ucp.FirstWindow}
 	m.b.Open(rt, cfg, c) // rt: its workers close before the next history, or the next attempt to shorten one
 	m.senders, m.msgs = make([]ucppair.End, senders), make([][]*orderMsg, senders)
 	for i := range m.senders {
@@ -79,7 +76,7 @@ func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, proto string, send
 		s := &m.senders[i]
 		for k := 0; s.EP.WaitingMessages() == 0 || k < 3; k++ {
 			require.Less(rt, k, settleSteps, "the sender does not run out of credit")
-			m.send(i, m.junkTag(), 0)
+			m.send(i, orderJunk, 0)
 			if k%16 == 0 {
 				m.settle()
 			}
@@ -88,18 +85,6 @@ func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, proto string, send
 	}
 	return m
 }
-
-// junkTag returns the tag of the next message that uses credit. With tuple queues each has a tag of its own, and so no queue.
-func (m *orderModel) junkTag() uint64 {
-	if m.proto == "" {
-		return orderJunk
-	}
-	m.junk++
-	return m.junk<<junkBits | orderJunk
-}
-
-// junkBits are the bits of a tag from junkTag that are equal in all of them.
-const junkBits = 8
 
 func (m *orderModel) step() (n int) {
 	n = m.b.W.Progress()
@@ -163,7 +148,7 @@ func (m *orderModel) send(from int, tag uint64, size int) *orderMsg {
 func (m *orderModel) drawSend() *orderMsg {
 	tag := rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag")
 	if rapid.IntRange(0, 9).Draw(m.t, "junk") == 0 {
-		tag = m.junkTag()
+		tag = orderJunk
 	}
 	return m.send(rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender"), tag, rapid.SampledFrom([]int{16, 17, 1000, 5001, orderSizes}).Draw(m.t, "size"))
 }
@@ -174,7 +159,7 @@ func (m *orderModel) drawRecv() *orderRecv {
 	m.posted++
 	r.tag, r.mask = rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), rapid.SampledFrom([]uint64{exact, exact, 1, 2, orderTags - 1, 0}).Draw(m.t, "mask")
 	if rapid.IntRange(0, 3).Draw(m.t, "junk") == 0 {
-		r.tag, r.mask = orderJunk, 1<<junkBits-1
+		r.tag, r.mask = orderJunk, exact
 	}
 	var err error
 	r.req, err = m.b.W.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
@@ -190,13 +175,7 @@ func (m *orderModel) collect() (ended []*orderRecv) {
 			continue
 		}
 		if r.req != nil {
-			err := r.req.Take()
-			if r.cancels && err != nil {
-				require.ErrorIs(m.t, err, ucs.ErrCanceled)
-				r.canceled = true
-				continue
-			}
-			require.NoError(m.t, err)
+			require.NoError(m.t, r.req.Take())
 		}
 		from, number := binary.LittleEndian.Uint64(r.buf), binary.LittleEndian.Uint64(r.buf[8:])
 		x := m.msgs[from][number]
@@ -242,21 +221,11 @@ func (m *orderModel) cancel() *orderRecv {
 		return nil
 	}
 	r := pending[rapid.IntRange(0, len(pending)-1).Draw(m.t, "receive")]
-	if r.req != nil && !r.req.Done() {
-		m.cancelRecv(r)
-	}
-	return r
-}
-
-// cancelRecv cancels a receive that is not complete. A tuple queue may return it later.
-func (m *orderModel) cancelRecv(r *orderRecv) {
-	r.cancels = true
-	if r.req.Cancel() {
+	if r.req != nil && r.req.Cancel() {
 		require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
 		r.canceled = true
-		return
 	}
-	require.NotEmpty(m.t, m.proto)
+	return r
 }
 
 // cancelSend cancels a message whose send has not completed.
@@ -264,7 +233,7 @@ func (m *orderModel) cancelSend() {
 	var pending []*orderMsg
 	for _, msgs := range m.msgs {
 		for _, x := range msgs {
-			if x.req != nil && !x.req.Done() && x.tag%(1<<junkBits) != orderJunk {
+			if x.req != nil && !x.req.Done() && x.tag != orderJunk {
 				pending = append(pending, x)
 			}
 		}
@@ -282,11 +251,12 @@ func (m *orderModel) cancelSend() {
 func (m *orderModel) finish() {
 	for _, r := range m.recvs {
 		if r.got == nil && !r.canceled {
-			m.cancelRecv(r)
+			require.True(m.t, r.req.Cancel())
+			require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
+			r.canceled = true
 		}
 	}
 	m.settle()
-	require.Empty(m.t, m.collect())
 	left := 0
 	for _, msgs := range m.msgs {
 		for _, x := range msgs {
@@ -338,63 +308,42 @@ func (m *orderModel) checkOrder() {
 
 // TestOrder_Model: in each step, receives match the messages of a serial matcher, although most senders have no credit.
 func TestOrder_Model(t *testing.T) {
-	overOrderSets(t, func(t *testing.T, set tlsets.Set, proto string) {
-		rapid.Check(t, func(rt *rapid.T) {
-			senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
-			m := newOrderModel(t, rt, set, proto, senders)
-			m.openTuples()
-			rt.Repeat(map[string]func(*rapid.T){
-				"send": func(*rapid.T) {
-					x := m.drawSend()
-					m.settle()
-					m.oneMatch(m.recvs, func(r *orderRecv) bool { return r.fits(x.tag) }, x)
-				},
-				"receive": func(*rapid.T) {
-					r := m.drawRecv()
-					want := m.firsts(r)
-					m.settle()
-					if len(want) == 0 {
-						require.Empty(rt, m.collect())
-						return
-					}
-					require.Equal(rt, []*orderRecv{r}, m.collect())
-					require.True(rt, slices.Contains(want, r.got))
-				},
-				"cancel": func(*rapid.T) {
-					m.cancel()
-					m.settle()
-					require.Empty(rt, m.collect())
-				},
-				"cancel send": func(*rapid.T) { m.cancelSend() },
-				"probe":       func(*rapid.T) { m.probe() },
-				"remove":      func(*rapid.T) { m.remove() },
-			})
-			m.finish()
-			m.checkOrder()
-		})
-	})
-}
-
-// overOrderSets runs a test without tuple queues and with them.
-func overOrderSets(t *testing.T, f func(t *testing.T, set tlsets.Set, proto string)) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP())} {
-		t.Run(set.Name, func(t *testing.T) { f(t, set, "") })
-	}
-	for _, proto := range []string{"tupleq", "tupleq_copy"} {
-		t.Run(proto, func(t *testing.T) { f(t, queues(), proto) })
-	}
-}
-
-// openTuples makes messages of some tags use tuple queues, and some of them wait in queues.
-func (m *orderModel) openTuples() {
-	if m.proto == "" {
-		return
-	}
-	count := rapid.IntRange(0, 3).Draw(m.t, "queues")
-	for range count { // some of the first messages use credit: receive them
-		m.send(rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender"), rapid.Uint64Range(0, 1).Draw(m.t, "tag"), 16)
-		m.settle()
+		t.Run(set.Name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
+				m := newOrderModel(t, rt, set, senders)
+				rt.Repeat(map[string]func(*rapid.T){
+					"send": func(*rapid.T) {
+						x := m.drawSend()
+						m.settle()
+						m.oneMatch(m.recvs, func(r *orderRecv) bool { return r.fits(x.tag) }, x)
+					},
+					"receive": func(*rapid.T) {
+						r := m.drawRecv()
+						want := m.firsts(r)
+						m.settle()
+						if len(want) == 0 {
+							require.Empty(rt, m.collect())
+							return
+						}
+						require.Equal(rt, []*orderRecv{r}, m.collect())
+						require.True(rt, slices.Contains(want, r.got))
+					},
+					"cancel": func(*rapid.T) {
+						m.cancel()
+						m.settle()
+						require.Empty(rt, m.collect())
+					},
+					"cancel send": func(*rapid.T) { m.cancelSend() },
+					"probe":       func(*rapid.T) { m.probe() },
+					"remove":      func(*rapid.T) { m.remove() },
+				})
+				m.finish()
+				m.checkOrder()
+			})
+		})
 	}
 }
 
@@ -415,10 +364,6 @@ func (m *orderModel) probe() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	_, _, ok := m.b.W.TagProbe(r.tag, r.mask, false)
 	m.settle()
-	if m.proto != "" { // the first probe has closed queues
-		_, _, _ = m.b.W.TagProbe(r.tag, r.mask, false)
-		m.settle()
-	}
 	want := m.firsts(r)
 	_, info, found := m.b.W.TagProbe(r.tag, r.mask, false)
 	require.Equal(m.t, len(want) > 0, found)
@@ -432,7 +377,7 @@ func (m *orderModel) probe() {
 func (m *orderModel) remove() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	want := m.firsts(r)
-	for range 6 { // queues close, the query, the offer, and again if another peer has replied first
+	for range 4 { // the query, the offer, and again if another peer has replied first
 		if x := m.take(m.b.W.TagProbe(r.tag, r.mask, true)); x != nil {
 			require.True(m.t, slices.Contains(want, x))
 			return
@@ -462,40 +407,42 @@ func (m *orderModel) take(u *ucp.TagMessage, info ucp.TagInfo, ok bool) *orderMs
 // TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are in flight. No message overtakes
 // another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
-	overOrderSets(t, func(t *testing.T, set tlsets.Set, proto string) {
-		rapid.Check(t, func(rt *rapid.T) {
-			senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
-			m := newOrderModel(t, rt, set, proto, senders)
-			m.openTuples()
-			rt.Repeat(map[string]func(*rapid.T){
-				"send":    func(*rapid.T) { m.drawSend() },
-				"receive": func(*rapid.T) { m.drawRecv() },
-				"cancel":  func(*rapid.T) { m.collect(); m.cancel() },
-				"probe": func(*rapid.T) {
-					_, _, _ = m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
-				},
-				"remove": func(*rapid.T) { m.take(m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
-				"settle": func(*rapid.T) { m.settle() },
-				"step": func(*rapid.T) {
-					if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
-						m.senders[i].W.Progress()
-					} else {
-						m.b.W.Progress()
+	testenv.SkipRace(t, oneGoroutine)
+	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP())} {
+		t.Run(set.Name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
+				m := newOrderModel(t, rt, set, senders)
+				rt.Repeat(map[string]func(*rapid.T){
+					"send":    func(*rapid.T) { m.drawSend() },
+					"receive": func(*rapid.T) { m.drawRecv() },
+					"cancel":  func(*rapid.T) { m.collect(); m.cancel() },
+					"probe": func(*rapid.T) {
+						_, _, _ = m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
+					},
+					"remove": func(*rapid.T) { m.take(m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
+					"settle": func(*rapid.T) { m.settle() },
+					"step": func(*rapid.T) {
+						if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
+							m.senders[i].W.Progress()
+						} else {
+							m.b.W.Progress()
+						}
+					},
+				})
+				m.lapse()
+				m.collect()
+				for _, r := range m.recvs {
+					if r.got == nil && !r.canceled && len(m.firsts(r)) > 0 {
+						m.fail("a receive and its message do not meet")
 					}
-				},
-			})
-			m.lapse()
-			m.collect()
-			for _, r := range m.recvs {
-				if r.got == nil && !r.canceled && len(m.firsts(r)) > 0 {
-					m.fail("a receive and its message do not meet")
 				}
-			}
-			m.checkOrder()
-			m.finish()
-			m.checkOrder()
+				m.checkOrder()
+				m.finish()
+				m.checkOrder()
+			})
 		})
-	})
+	}
 }
 
 // reserved is the number of messages that are reserved for probes of w.

@@ -23,16 +23,6 @@ func (l *requestList) addFirst(r *Request) {
 	l.first = r
 }
 
-// insert adds r before another request of the list.
-func (l *requestList) insert(r, before *Request) {
-	if before.prev == nil {
-		l.addFirst(r)
-		return
-	}
-	r.prev, r.next = before.prev, before
-	before.prev.next, before.prev = r, r
-}
-
 func (l *requestList) remove(r *Request) {
 	if r.prev == nil {
 		l.first = r.next

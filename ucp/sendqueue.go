@@ -83,7 +83,7 @@ func (q *sendQueue) enterAll(r *Request) {
 // enter enters a waiting request if it is a tagged message and is not in the queue yet. q may be
 // nil.
 func (q *sendQueue) enter(r *Request) {
-	if q == nil || r.msg == nil || r.msg.ch.eagerID != wire.AMTag || r.msg.queued != nil || r.msg.first {
+	if q == nil || r.msg == nil || r.msg.ch.eagerID != wire.AMTag || r.msg.queued != nil {
 		return
 	}
 	t := q.free
@@ -101,33 +101,6 @@ func (q *sendQueue) enter(r *Request) {
 	}
 	q.last, r.msg.queued = t, t
 	q.tags.Keep(&t.node)
-	if q.blocked || q.query.Kind == wire.QueryList {
-		q.m.e.w.schedule(q.m.e)
-	}
-}
-
-// renumber gives all messages new numbers in their order, after messages were inserted among those that wait: for the receiver
-// they are all new.
-func (q *sendQueue) renumber() {
-	if q == nil {
-		return
-	}
-	q.last = nil
-	for r := q.m.e.ops.first; r != nil; r = r.next {
-		if r.msg == nil || r.msg.queued == nil {
-			continue
-		}
-		t := r.msg.queued
-		q.next++
-		t.number, t.prev, t.next = q.next, q.last, nil
-		if q.last != nil {
-			q.last.next = t
-		}
-		q.last = t
-		q.tags.Remove(&t.node)
-		q.tags.Keep(&t.node)
-	}
-	q.canceled()
 	if q.blocked || q.query.Kind == wire.QueryList {
 		q.m.e.w.schedule(q.m.e)
 	}

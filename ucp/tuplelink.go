@@ -20,8 +20,6 @@ type tupleLink struct {
 	out tuple.Sender
 	in  tupleSource
 
-	resend resend
-
 	iface  *iface  // with the queues for the peer
 	queues int     // number of queues
 	sink   uct.IOV // tuples.sink for their receives
@@ -68,26 +66,20 @@ func (m *messages) endQueues() {
 // sent out of turn. The receiver does not count it.
 func (r *Request) uncount() {
 	if r.msg != nil && r.msg.number != 0 {
-		r.ep.msgs.tuple.out.Uncount(tuple.Place(r.msg.number))
+		r.ep.msgs.tuple.out.Uncount(r.msg.number)
 		r.msg.number = 0
 	}
 }
 
-// tupleStage sends OPEN or SWITCH, in order with the messages.
+// tupleStage sends a control message about a queue, in order with the messages.
 var tupleStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, hidesNone: true,
 	completed: (*Request).answered, post: (*Request).sendTuple,
 }
 
-// tupleUrgentStage sends another control message about a queue. It does not wait for messages that lack credit: the peer may
-// give credit only after the queue is closed.
-var tupleUrgentStage = stage{
-	name: "tuple", role: wireup.AM, unfenced: true, completed: (*Request).answered, post: (*Request).sendTuple,
-}
-
-// tupleResendStage sends NEXT or RESENT, in order with the messages that are sent again. It is not a reply and does not count as
-// one: there are as many as messages of the user.
-var tupleResendStage = stage{
+// tupleNextStage sends the place of a message of a queue. It is not a reply and does not count as one: there are as
+// many as messages of the user.
+var tupleNextStage = stage{
 	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, hidesNone: true, post: (*Request).sendTuple,
 }
 
@@ -106,23 +98,17 @@ func (l *tupleLink) SendControl(tag uint64, kind wire.TupleKind, number uint32, 
 		return
 	}
 	l.x.stats.Messages.Inc()
-	var s *stage
-	switch kind {
-	case wire.TupleNext, wire.TupleResent:
-		s = &tupleResendStage
-	case wire.TupleOpen, wire.TupleSwitch:
-		s = &tupleStage
-	default:
-		s = &tupleUrgentStage
+	s := &tupleStage
+	if kind == wire.TupleNext {
+		s = &tupleNextStage
 	}
 	r := e.w.newRequest(e, s)
 	*recordOf[tupleRecord](r) = tupleRecord{tag: tag, value: value, number: number, kind: kind}
-	if s == &tupleResendStage {
-		l.startAgain(r)
+	if kind != wire.TupleNext {
+		r.answer()
+	} else if r, _ = r.start(); r != nil {
 		r.Release()
-		return
 	}
-	r.answer()
 }
 
 func (r *Request) sendTuple() error {

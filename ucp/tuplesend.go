@@ -65,7 +65,7 @@ func (x *tuples) start(r *Request) (*Request, error) {
 	if !t.Usual() {
 		return x.through(t, r)
 	}
-	r.msg.number = uint64(l.out.NextUsual())
+	r.msg.number = l.out.NextUsual()
 	r, err := r.start()
 	if err == nil {
 		l.out.WentUsual(t, tag)
@@ -82,7 +82,6 @@ func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	x.idle, s.next, s.r = s.next, nil, r
 	r.stage = &tupleSendStage
 	r.flags |= reqPosted
-	r.ep.msgs.Withhold(charge(0)) // if the queue closes, it is sent again at least as an RTS
 	r.awaitPeer()
 	r.moveTo(placeDelegated)
 	r.posted()
@@ -141,37 +140,24 @@ func (s *tupleSend) GivenUp() bool { return s.r.flags&reqGivenUp != 0 || s.r.msg
 func (s *tupleSend) End(st ucs.Status) {
 	r := s.r
 	s.release()
-	if m := r.ep.msgs; m != nil {
-		m.Withhold(-charge(0))
-		if r.ep.waiting.messages() > 0 && !m.tuple.resend.active {
-			r.ep.replayQueued()
-		}
-	}
 	r.moveTo(placeAwaited)
 	r.comp.Complete(st)
 }
 
 // Again implements tuple.Request.
-func (s *tupleSend) Again(at tuple.Place) {
+func (s *tupleSend) Again() {
 	r := s.r
 	if s.slot != nil {
 		r.buf = append([]byte(nil), r.buf...)
 	}
 	s.release()
 	r.flags &^= reqPosted | reqZcopy | reqPlace
-	e, m := r.ep, r.ep.msgs
-	m.Withhold(-charge(0))
-	r.stage, r.msg.number = &tagChannel.send, uint64(at)
-	if at == 0 { // later messages have been sent: they must have left credit for it
-		r.stage, r.msg.charged, r.msg.first = &tagChannel.announce, charge(0), true
-		m.Credit -= r.msg.charged
-	}
+	r.stage = &tagChannel.send
+	e := r.ep
 	e.awaited.remove(r)
-	if at != 0 {
-		m.tuple.resend.moveTo(at)
-	}
-	m.tuple.startAgain(r)
+	e.list(r)
 	e.answeredAll()
+	r.launch()
 }
 
 // release returns the record to the pool.

@@ -209,39 +209,25 @@ func (t *Out) recalled() {
 	}
 }
 
-// closed returns to the usual way: the receiver has received got messages. Those of the others that precede a message which was
-// sent the usual way are sent again now, each with its place. The later ones wait with the messages of the usual way, and are
-// messages like those.
+// closed returns to the usual way: the receiver has received got messages. The others are sent again, each
+// with its place among the messages that went the usual way in the meantime.
 func (t *Out) closed(got uint64) {
-	s := t.s
 	for ; t.acked < got; t.acked++ {
 		t.pop().end(ucs.StatusOK)
 	}
 	m := t.first
 	t.first, t.last, t.unsent = nil, nil, nil
 	t.backOff()
-	sent := s.sentBefore(s.to.BeginResend())
-	for m != nil && (m.owner.GivenUp() || sent.After(m.place)) {
-		next := m.next
-		if m.owner.GivenUp() {
-			m.end(ucs.StatusCanceled)
-		} else {
-			s.next++
-			s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
-			m.again(0)
-		}
-		m = next
-	}
-	s.to.SendControl(t.tag, wire.TupleResent, t.number, 0)
 	for m != nil {
 		next := m.next
 		if m.owner.GivenUp() {
 			m.end(ucs.StatusCanceled)
 		} else {
-			s.takeTurn(m.place)
-			m.again(m.place)
+			t.s.next++
+			t.s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
+			m.again()
 		}
 		m = next
 	}
-	s.to.EndResend()
+	t.s.to.SendControl(t.tag, wire.TupleResent, t.number, 0)
 }

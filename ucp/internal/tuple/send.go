@@ -15,9 +15,8 @@ type Request interface {
 	GivenUp() bool
 	// End completes the request. The transport no longer uses its buffer.
 	End(st ucs.Status)
-	// Again sends the message the usual way. The transport no longer uses its buffer. If at is 0, the message precedes all
-	// messages that wait, and the peer has credit for its RTS. Otherwise the message waits at that place.
-	Again(at Place)
+	// Again sends the message the usual way. The transport no longer uses its buffer.
+	Again()
 }
 
 // Send is the state of a Request in a queue, usually a part of the owner's record. Init makes
@@ -64,10 +63,10 @@ func (m *Send) end(st ucs.Status) {
 }
 
 // again sends a message of the queue the usual way.
-func (m *Send) again(at Place) {
+func (m *Send) again() {
 	m.t.s.stats.resent.Inc()
 	m.clear()
-	m.owner.Again(at)
+	m.owner.Again()
 }
 
 // clear resets the record.

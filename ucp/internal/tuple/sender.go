@@ -14,10 +14,6 @@ type Target interface {
 	Queues() (q uct.QueueSender, ready bool)
 	// MessagesWait reports whether messages that went the usual way wait, so that a control message would wait too.
 	MessagesWait() bool
-	// BeginResend returns the place of the first message of the usual way that waits; NoPlace if none waits. Until EndResend,
-	// SendControl and Request.Again send before all messages that wait, in order, or at the place of the message.
-	BeginResend() Place
-	EndResend()
 }
 
 // Sender decides for each tagged message of a connection whether it goes the usual way or
@@ -30,7 +26,7 @@ type Sender struct {
 	out     table[*Out]
 	open    int        // number of tags whose queue is open or requested
 	usual   uint64     // tagged messages that went the usual way; each has a number
-	turns   turns      // messages that the receiver does not count, and others that it counts
+	skipped skipped    // numbers of messages that the receiver does not count
 	next    int        // NEXT messages that were not sent yet
 	roomAt  uint64     // value of usual at which makeRoom tries again to evict a tuple
 	through uint32     // number of the latest message through a queue; never 0
@@ -44,8 +40,8 @@ func (s *Sender) Init(to Target, cfg *Config, stats *Stats) { s.to, s.cfg, s.sta
 // Find returns the state of a tag; nil if there is none.
 func (s *Sender) Find(tag uint64) *Out { return s.out.find(tag) }
 
-// NextUsual returns the place of the next message that goes the usual way.
-func (s *Sender) NextUsual() Place { return newPlace(s.usual+1, 0) }
+// NextUsual returns the number of the next message that goes the usual way.
+func (s *Sender) NextUsual() uint64 { return s.usual + 1 }
 
 // firstRequest is the number of the message of a tag with which the sender requests a queue: not the first, as many
 // tags are used once.
@@ -86,34 +82,13 @@ func (s *Sender) forget() {
 	})
 }
 
-// Uncount is called when a message of the usual way with that place does not arrive in its turn: it was canceled before it was
+// Uncount is called when the number-th message of the usual way does not arrive in its turn: it was canceled before it was
 // sent, or was sent out of turn. The receiver does not count it.
-func (s *Sender) Uncount(at Place) {
-	s.turns.makeRoom(s)
-	if at.through() != 0 {
-		s.turns.remove(at)
-		return
+func (s *Sender) Uncount(number uint64) {
+	if s.skipped.full() {
+		s.skipped.forget(s.firstPlace())
 	}
-	s.turns.skip(at.usual())
-}
-
-// takeTurn makes a message of a queue one of the usual way: it is sent in its turn, and the receiver counts it.
-func (s *Sender) takeTurn(at Place) {
-	s.turns.makeRoom(s)
-	s.turns.insert(at)
-}
-
-// sentBefore returns the place of the last message of the usual way before the one at that place, which is the first that was
-// not sent; NoPlace if all were sent.
-func (s *Sender) sentBefore(at Place) Place {
-	last := newPlace(s.usual, 0)
-	if at != NoPlace {
-		last = newPlace((at - 1).usual(), 0)
-	}
-	if p := s.turns.lastBefore(at); p.After(last) {
-		return p
-	}
-	return last
+	s.skipped.add(number)
 }
 
 // firstPlace returns a number of the usual way that precedes all messages of queues that may be sent again.
@@ -134,7 +109,7 @@ func (s *Sender) firstPlace() uint64 {
 // PlaceToSend returns the place for a NEXT that is sent now: SendControl got p as its value.
 func (s *Sender) PlaceToSend(p uint64) uint64 {
 	at := Place(p)
-	return uint64(newPlace(s.turns.count(at), at.through()))
+	return uint64(newPlace(at.usual()-s.skipped.upTo(at.usual()), at.through()))
 }
 
 // NextSent is called when a NEXT was sent.

@@ -2,7 +2,6 @@ package tuple
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -75,9 +74,6 @@ type peer struct {
 	dead   bool
 	full   bool // the transport opens no queue
 	short  bool // messages of the usual way may wait for credit
-
-	resends bool // between BeginResend and EndResend
-	front   int  // how many entries of outbox precede all messages that wait
 }
 
 // event is a message of the usual way, or a control message.
@@ -94,7 +90,7 @@ type send struct {
 	tag    uint64
 	data   []byte
 	iov    [1]uct.IOV
-	place  Place // among those of the usual way; 0: it uses a queue, or precedes those
+	number uint64 // among those of the usual way; 0: it used a queue first
 	gaveUp bool
 	ended  []ucs.Status
 }
@@ -243,40 +239,8 @@ func (o *origin) Fail(why string) { require.Fail(o.w.t, why) }
 type target peer
 
 func (o *target) SendControl(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
-	e := &event{tuple: wire.Tuple{Tag: tag, Kind: kind, Number: number, Value: value}}
-	switch {
-	case kind == wire.TupleStopped: // before messages that wait, but not before SWITCH
-		i := 0
-		for k, other := range o.outbox {
-			if other.send == nil {
-				i = k + 1
-			}
-		}
-		(*peer)(o).insert(e, i)
-	case o.resends:
-		(*peer)(o).insert(e, o.front)
-		o.front++
-	default:
-		o.outbox = append(o.outbox, e)
-	}
+	o.outbox = append(o.outbox, &event{tuple: wire.Tuple{Tag: tag, Kind: kind, Number: number, Value: value}})
 }
-
-func (o *target) BeginResend() Place {
-	o.resends, o.front = true, 0
-	for i, e := range o.outbox {
-		if e.send != nil && e.send.place == 0 || e.tuple.Kind == wire.TupleResent { // resent earlier
-			o.front = i + 1
-		}
-	}
-	for _, e := range o.outbox {
-		if e.send != nil && e.send.place != 0 {
-			return e.send.place
-		}
-	}
-	return NoPlace
-}
-
-func (o *target) EndResend() { o.resends = false }
 
 func (o *target) Queues() (uct.QueueSender, bool) { return o.carrier, true }
 
@@ -292,7 +256,7 @@ func (p *peer) send(tag uint64, n int) *send {
 	if t := p.Find(tag); !t.Usual() {
 		t.Send(&s.Send)
 	} else {
-		s.place = p.NextUsual()
+		s.number = p.NextUsual()
 		p.outbox = append(p.outbox, &event{send: s})
 		p.WentUsual(t, tag)
 	}
@@ -306,23 +270,7 @@ func (s *send) Pieces(most int) ([]uct.IOV, bool) {
 
 func (s *send) GivenUp() bool     { return s.gaveUp }
 func (s *send) End(st ucs.Status) { s.ended = append(s.ended, st) }
-
-func (s *send) Again(at Place) {
-	p := s.p
-	s.place = at
-	if at == 0 {
-		p.insert(&event{send: s}, p.front)
-		p.front++
-		return
-	}
-	i := len(p.outbox)
-	for i > p.front && !(p.outbox[i-1].send != nil && at.After(p.outbox[i-1].send.place)) {
-		i--
-	}
-	p.insert(&event{send: s}, i)
-}
-
-func (p *peer) insert(e *event, i int) { p.outbox = slices.Insert(p.outbox, i, e) }
+func (s *send) Again()            { s.p.outbox = append(s.p.outbox, &event{send: s}) }
 
 // cancel cancels a message that was not sent yet or waits in a queue.
 func (s *send) cancel() {
@@ -334,13 +282,13 @@ func (s *send) cancel() {
 		if e.send == s {
 			p.outbox = append(p.outbox[:i:i], p.outbox[i+1:]...)
 			s.End(ucs.StatusCanceled)
-			if s.place != 0 {
-				p.Uncount(s.place)
+			if s.number != 0 {
+				p.Uncount(s.number)
 			}
 			return
 		}
 	}
-	if s.place == 0 {
+	if s.number == 0 {
 		s.gaveUp = true
 		p.Cancel(s.tag)
 	}
