@@ -108,8 +108,11 @@ func (m *messages) Announced() (n int) {
 	return n
 }
 
-// Indexed is the number of announced messages that are found by their id, now and ever.
-func (m *messages) Indexed() (now int, ever uint64) { return len(m.rndv.byName), m.rndv.steps }
+// HasIndex reports whether m has an index of announced messages by their id.
+func (m *messages) HasIndex() bool { return m.rndv.byName != nil }
+
+// EverIndexed is the number of messages that were ever entered into the index.
+func (m *messages) EverIndexed() uint64 { return m.rndv.steps }
 
 // Stream returns the stream; nil before the first use.
 func (m *messages) Stream() *stream { return m.stream }
@@ -179,6 +182,9 @@ func (w *Worker) Tags() *match.Table[*tagRecv, *TagMessage] { return &w.tag.tabl
 func (w *Worker) TagSourceOf(key wireup.PublicKey) (bits uint64, ok bool) {
 	return w.tag.sources.bits[key], w.tag.sources.mask != 0
 }
+
+// TagSources is the number of peers with a rule of RestrictTags.
+func (w *Worker) TagSources() int { return len(w.tag.sources.bits) }
 
 // BlockedSenders is the number of peers without credit, and of messages that they have offered for a probe.
 func (w *Worker) BlockedSenders() (n, reserved int) {

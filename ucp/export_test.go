@@ -115,8 +115,8 @@ func (w *Worker) FreeRequests(f func(*Request)) {
 func (w *Worker) WithoutPool(f func()) {
 	free := w.pool.free
 	w.pool.free = nil
+	defer func() { w.pool.free = free }()
 	f()
-	w.pool.free = free
 }
 
 // LimitBufferWait sets how long an abandoned blocking call waits for its buffer.

@@ -43,10 +43,12 @@ func TestRestrictTags_Params(t *testing.T) {
 	bits, restricted := w.TagSourceOf(e.Peer().Addr.Key)
 	require.True(t, restricted)
 	require.Equal(t, uint64(1<<32), bits)
+	require.Equal(t, 1, w.TagSources())
 	require.NoError(t, w.RestrictTags(0, nil))
 	bits, restricted = w.TagSourceOf(e.Peer().Addr.Key)
 	require.False(t, restricted)
 	require.Zero(t, bits)
+	require.Zero(t, w.TagSources())
 }
 
 // sourcedPair is a pair whose b permits a to send tags with one source only.

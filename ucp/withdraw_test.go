@@ -128,10 +128,9 @@ func TestCancel_ManyAnnounced(t *testing.T) {
 		}
 		waitUnexpected(p, 0)
 		m := epFrom(&p.B, p).Messages()
-		now, ever := m.Indexed()
-		assert.Equal(t, uint64(n), ever)
+		assert.Equal(t, uint64(n), m.EverIndexed())
 		assert.Zero(t, m.Announced())
-		assert.Zero(t, now)
+		assert.False(t, m.HasIndex())
 	}
 }
 
