@@ -35,6 +35,8 @@ func TestPartOf(t *testing.T) {
 		"github.com/gucx/gucx/uct/ib/verbs":                   Verbs,
 		"github.com/gucx/gucx/uct/ib/verbs/mlx5":              Verbs,
 		"github.com/gucx/gucx/internal/mlx5/provider":         Verbs,
+		"github.com/gucx/gucx/internal/mlx5/adapter":          Verbs,
+		"github.com/gucx/gucx/internal/uverbs":                Verbs,
 		"github.com/gucx/gucx/uct/ib/verbs/softhca":           Device,
 		"github.com/gucx/gucx/internal/softhca":               Device,
 		"github.com/gucx/gucx/internal/softhca/internal/ring": Device,

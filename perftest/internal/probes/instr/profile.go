@@ -48,7 +48,7 @@ func (r resolver) profile(steps []ptrace.Step, d Detail) (p Profile, ok bool) {
 // attributor follows the execution of a window. An instruction counts for the part of its package,
 // with two exceptions. In services it counts for the part that executed last, which is the caller.
 // Everything until a call into the device returns counts for the device, because with hardware
-// silicon does it: the mlx5 package also contains the device's side of the formats.
+// silicon does it: package prm also contains the device's side of the formats.
 type attributor struct {
 	last     Part
 	inDevice bool
