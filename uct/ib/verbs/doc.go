@@ -33,6 +33,6 @@
 // # Providers
 //
 // [Provider] is the one seam between these objects and what implements them:
-// package mlx5 drives mlx5 queues, of the software HCA (package softhca) or of
-// hardware.
+// package internal/mlx5/provider drives mlx5 queues, of the software HCA (package
+// softhca) or of hardware.
 package verbs

@@ -1,6 +1,6 @@
 // Package connectx drives ConnectX adapters, and other devices of the kernel's driver mlx5: no libibverbs, no
-// libmlx5, no cgo. Package mlx5 makes the verbs objects, and rc_mlx5, ud_mlx5 and xrc_mlx5 write their queues without
-// verbs calls.
+// libmlx5, no cgo. Package internal/mlx5/provider makes the verbs objects, and rc_mlx5, ud_mlx5 and xrc_mlx5 write
+// their queues without verbs calls.
 //
 //	process                              kernel, driver mlx5
 //	queues, doorbell records   ioctl ->  pins them, creates the object in the adapter
@@ -15,8 +15,8 @@
 // # Memory
 //
 // The kernel pins queues and doorbell records when an object is created, and the adapter uses their addresses
-// until it is destroyed. Package mlx5 allocates them off the Go heap, and a child made by fork does not get them
-// (MADV_DONTFORK). Registered memory on the Go heap is pinned for Go until it is deregistered.
+// until it is destroyed. Package internal/mlx5/provider allocates them off the Go heap, and a child made by fork
+// does not get them (MADV_DONTFORK). Registered memory on the Go heap is pinned for Go until it is deregistered.
 //
 // # What is not there
 //
