@@ -36,7 +36,7 @@ func breakAux(x *ucppair.End, st ucs.Status) {
 }
 
 // checkConnects checks that the put r and a later put arrive over the best transport.
-func checkConnects(p *ucppair.Pair, t *testing.T, r *ucp.Request) {
+func checkConnects(t *testing.T, p *ucppair.Pair, r *ucp.Request) {
 	t.Helper()
 	sleepWith(2*firstPause, &p.A, &p.B)
 	require.NoError(t, ended(t, r))
@@ -65,7 +65,7 @@ func TestAux_FallsBack(t *testing.T) {
 					spin(&p.A)
 				}
 				f.FailNext("new ep fud", ucs.ErrNoMemory)
-				checkConnects(p, t, r)
+				checkConnects(t, p, r)
 				assert.Empty(t, f.Failures, "it was tried")
 			})
 		})
@@ -87,7 +87,7 @@ func TestAux_BreaksAtAnyStep(t *testing.T) {
 				}
 				f.DropArrivals()
 				breakAux(turns[at], ucs.StatusTimedOut)
-				checkConnects(p, t, r)
+				checkConnects(t, p, r)
 			})
 		})
 	}
@@ -129,7 +129,7 @@ func TestAux_NextHandshakeUsesTheBest(t *testing.T) {
 		r, err := p.A.EP.Put([]byte{5}, p.B.Mem.Addr(), p.A.Key, nil)
 		require.NoError(t, err)
 		f.FailNext("new ep fud", ucs.ErrNoMemory)
-		checkConnects(p, t, r)
+		checkConnects(t, p, r)
 		f.FailNext("new ep fud", ucs.ErrNoMemory)
 		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 		assert.Empty(t, f.Failures, "the DISCONNECT has tried it")

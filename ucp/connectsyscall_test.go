@@ -161,7 +161,7 @@ func TestDial_SyscallFails(t *testing.T) {
 		n := networks[tc.network]
 		t.Run(tc.tls+"/"+n.name, func(t *testing.T) {
 			p := ucppair.New(t, tlsets.Real(tc.tls), ucppair.FromEnv(t, "TLS="+tc.tls))
-			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+			l := listen(t, &p.B, n.network, n.address(t), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			failed := false
 			for i, call := range connectCalls {
 				wireup, want := time.Minute, []string{"done", "errno"}
@@ -214,7 +214,7 @@ func TestListen_SyscallFails(t *testing.T) {
 			}
 			assert.True(t, failed, "no call makes Dial fail")
 			p.A.W.Context().Configuration().WireupTimeout = time.Minute // a busy machine may take long to connect
-			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{})
+			l := listen(t, &p.B, n.network, n.address(t), ucp.ListenConfig{})
 			_, err := dialTo(p, l, ucp.DialConfig{})
 			require.NoError(t, err, "another listener afterwards")
 		})

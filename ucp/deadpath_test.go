@@ -43,7 +43,7 @@ func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 			got := make([]byte, 100)
 			require.NoError(t, p.Finish(p.B.W.TagRecv(got, 1, exact, nil, nil)))
 			testenv.RequireBytes(t, testenv.Pattern(100, 1), got)
-			p.Until(func() bool { return p.A.EP.Handshake().Quiet() && peerEP(&p.B, t).Handshake().Quiet() })
+			p.Until(func() bool { return p.A.EP.Handshake().Quiet() && peerEP(t, &p.B).Handshake().Quiet() })
 			tried := f.Opened["fdead"]
 
 			require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(600, 2), p.A.Key.Addr(), p.A.Key, nil)))
@@ -52,7 +52,7 @@ func TestDeadPath_OtherDeviceWorks(t *testing.T) {
 			for _, x := range []struct {
 				from *ucp.EP
 				to   *ucp.Worker
-			}{{p.A.EP, p.B.W}, {peerEP(&p.B, t), p.A.W}} {
+			}{{p.A.EP, p.B.W}, {peerEP(t, &p.B), p.A.W}} {
 				const long = 100_000
 				sent, err := x.from.TagSend(2, testenv.Pattern(long, 3), nil)
 				require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestDeadPath_Fetches(t *testing.T) {
 				}
 				require.NoError(t, p.Finish(p.A.EP.Get(make([]byte, 5000), p.A.Key.Addr(), p.A.Key, nil)))
 				assert.NoError(t, p.A.EP.Err())
-				assert.NoError(t, peerEP(&p.B, t).Err())
+				assert.NoError(t, peerEP(t, &p.B).Err())
 			})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // TestWithin_BothSides: both sides of Dial have the time that ACCEPT contains.
 func TestWithin_BothSides(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{HelloTimeout: 2 * time.Second})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{HelloTimeout: 2 * time.Second})
 	peer, err := dialTo(p, l, ucp.DialConfig{})
 	require.NoError(t, err)
 	const agreed = ucp.ConnectShare * 2 * time.Second
@@ -27,7 +27,7 @@ func TestWithin_BothSides(t *testing.T) {
 	assert.GreaterOrEqual(t, l.peers[0].EP.Expires(), agreed+2*time.Second, "since the worker was made")
 
 	p = ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{WireupTimeout: 3 * time.Second})
-	l = listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	l = listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{})
 	_, err = dialTo(p, l, ucp.DialConfig{})
 	require.NoError(t, err)
 	assert.Equal(t, 3*time.Second, l.peers[0].EP.Within())
@@ -37,7 +37,7 @@ func TestWithin_BothSides(t *testing.T) {
 // no progress, fails with an error that says so.
 func TestDial_Late(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}) // its connections need no progress of the peer
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{HelloTimeout: time.Second / ucp.ConnectShare})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{HelloTimeout: time.Second / ucp.ConnectShare})
 	accepts := func(ctx context.Context, done func() bool) error {
 		testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 			p.A.W.Progress()

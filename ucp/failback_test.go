@@ -78,7 +78,7 @@ func bothAway(p *ucppair.Pair) bool {
 }
 
 // checkTraffic uses all classes of operations in both directions.
-func checkTraffic(p *ucppair.Pair, t *testing.T) {
+func checkTraffic(t *testing.T, p *ucppair.Pair) {
 	t.Helper()
 	for seed, x := range []*ucppair.End{&p.A, &p.B} {
 		to := []*ucppair.End{&p.B, &p.A}[seed]
@@ -102,7 +102,7 @@ func checkTraffic(p *ucppair.Pair, t *testing.T) {
 func TestFailback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := failedOver(t, laneRetry)
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 		assert.Contains(t, p.A.EP.Explain(), "failed transport: frc fake0:1: ")
 		assert.Contains(t, p.A.EP.Explain(), "retry: frc fake0:1, in ")
 		require.Len(t, p.A.EP.Info().Retries, 1)
@@ -118,7 +118,7 @@ func TestFailback(t *testing.T) {
 			assert.NotContains(t, x.EP.Explain(), "given up")
 			assert.NotContains(t, x.EP.Explain(), "tried again")
 		}
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 		assert.Same(t, p.A.EP.Lane(wireup.RMA).Put, p.A.Key.Putter())
 		_, waits := p.A.EP.Deadline()
 		assert.False(t, waits, "no timer runs any more")
@@ -140,7 +140,7 @@ func TestFailback_DeadPath(t *testing.T) {
 			}
 			at = append(at, time.Since(start).Round(laneRetry))
 			p.Until(func() bool { return bothAway(p) })
-			checkTraffic(p, t)
+			checkTraffic(t, p)
 		}
 		assert.IsIncreasing(t, at)
 		assert.GreaterOrEqual(t, at[4]-at[3], 8*laneRetry)
@@ -149,7 +149,7 @@ func TestFailback_DeadPath(t *testing.T) {
 			sleepWith(time.Second, &p.A, &p.B)
 		}
 		p.Until(func() bool { return backOn(p, "frc") })
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 	})
 }
 
@@ -184,12 +184,12 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 	trial := slices.IndexFunc(x.EP.LaneInfos(), func(i ucp.LaneInfo) bool { return i.Trial })
 	require.GreaterOrEqual(t, trial, 0)
 	x.EP.Lanes().All[x.EP.LaneInfos()[trial].Number].EP.(*faketp.EP).Fail(st)
-	checkTraffic(p, t)
+	checkTraffic(t, p)
 	p.Until(func() bool { return bothAway(p) })
 	freeze(false)
 	sleepWith(3*laneRetry, &p.A, &p.B)
 	p.Until(func() bool { return backOn(p, "frc") })
-	checkTraffic(p, t)
+	checkTraffic(t, p)
 	require.NoError(t, p.A.EP.Err())
 	require.NoError(t, p.B.EP.Err())
 }
@@ -410,7 +410,7 @@ func TestFailback_BreaksAgain(t *testing.T) {
 		for _, x := range []*ucppair.End{&p.A, &p.B} {
 			_ = p.Finish(x.EP.Flush()) // detects the failed lanes
 		}
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 		require.LessOrEqual(rt, p.A.EP.Tried(), 2)
 	})
 }
@@ -421,7 +421,7 @@ func TestFailback_Close(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	rapid.Check(t, func(rt *rapid.T) {
 		p, _ := failedOver(t, time.Millisecond)
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 		testenv.ProgressOr(t, testenv.Watchdog, func() bool {
 			p.Step()
 			return counters(p.B.W)["worker.lane_retries"] > 0
@@ -492,7 +492,7 @@ func TestFailback_NoCarrier(t *testing.T) {
 		require.True(t, bothAway(p))
 		sleepWith(3*laneRetry, &p.A, &p.B)
 		p.Until(func() bool { return backOn(p, "frc") })
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 	})
 }
 

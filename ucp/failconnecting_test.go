@@ -28,7 +28,7 @@ func acceptsLane(t *testing.T) *ucppair.Pair {
 	t.Cleanup(r.Release)
 	spin(&p.A)
 	spin(&p.B)
-	require.False(t, peerEP(&p.B, t).Handshake().Quiet())
+	require.False(t, peerEP(t, &p.B).Handshake().Quiet())
 	return p
 }
 
@@ -39,7 +39,7 @@ func TestFailConnecting_LaneReset(t *testing.T) {
 		t.Run(st.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := acceptsLane(t)
-				e := peerEP(&p.B, t)
+				e := peerEP(t, &p.B)
 				e.Lanes().All[0].EP.(*faketp.EP).Fail(st)
 				idle(p)
 				assert.Zero(t, p.B.W.EPs().Len(), "endpoints of the failed side")
@@ -57,7 +57,7 @@ func TestFailConnecting_LaneReset(t *testing.T) {
 func TestFailConnecting_OwnReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := acceptsLane(t)
-		peerEP(&p.B, t).Fail(ucs.StatusInvalidParam, fmt.Errorf("test: %w", ucs.ErrInvalidParam), nil)
+		peerEP(t, &p.B).Fail(ucs.StatusInvalidParam, fmt.Errorf("test: %w", ucs.ErrInvalidParam), nil)
 		idle(p)
 		assert.Zero(t, p.B.W.EPs().Len(), "endpoints of the failed side")
 		require.ErrorIs(t, p.A.EP.Err(), ucs.ErrConnReset)
@@ -89,9 +89,9 @@ func failsWhileConnecting(t *testing.T, p *ucppair.Pair) error {
 		if p.B.W.EPs().Len() == 0 {
 			p.A.W.Progress()
 		}
-		return p.B.W.EPs().Len() == 1 && !peerEP(&p.B, t).Handshake().Quiet()
+		return p.B.W.EPs().Len() == 1 && !peerEP(t, &p.B).Handshake().Quiet()
 	})
-	x := peerEP(&p.B, t).Lanes().All[0].EP.(failing)
+	x := peerEP(t, &p.B).Lanes().All[0].EP.(failing)
 	x.Fail(ucs.StatusConnReset, ucs.ErrConnReset)
 	require.ErrorIs(t, p.Finish(sent, nil), ucs.ErrEPFailed)
 	err = p.A.EP.Err()

@@ -121,7 +121,7 @@ func startAll(p *ucppair.Pair, seed int, by memory) (all []*underWay) {
 		if by != owned {
 			u.out, u.in = make([]byte, half), make([]byte, half)
 		} else {
-			u.from, u.into = memOf(x, p.T, half), memOf(u.to, p.T, half)
+			u.from, u.into = memOf(p.T, x, half), memOf(p.T, u.to, half)
 			u.out, u.in = u.from.Bytes(), u.into.Bytes()
 		}
 		copy(u.to.Mem.Bytes()[half:], testenv.Pattern(half, u.seed))

@@ -39,7 +39,7 @@ func breakLane(e *ucp.EP, role wireup.Role, st ucs.Status) *faketp.Iface {
 }
 
 // peerEP returns the EP of a worker to its only peer.
-func peerEP(x *ucppair.End, t *testing.T) *ucp.EP {
+func peerEP(t *testing.T, x *ucppair.End) *ucp.EP {
 	t.Helper()
 	require.Equal(t, 1, x.W.EPs().Len())
 	for e := range x.W.EPs().All() {
@@ -49,14 +49,14 @@ func peerEP(x *ucppair.End, t *testing.T) *ucp.EP {
 }
 
 // checkMoved checks that both ends use frc2 only, and that operations work.
-func checkMoved(p *ucppair.Pair, t *testing.T) {
+func checkMoved(t *testing.T, p *ucppair.Pair) {
 	t.Helper()
 	require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(100, 5), p.A.Key.Addr(), p.A.Key, nil)))
 	require.NoError(t, p.Flush())
 	testenv.RequireBytes(t, testenv.Pattern(100, 5), p.B.Mem.Bytes()[:100])
 	var old uint64
 	require.NoError(t, p.Finish(p.A.EP.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.A.Key.Addr()+128, p.A.Key)))
-	for _, e := range []*ucp.EP{p.A.EP, peerEP(&p.B, t)} {
+	for _, e := range []*ucp.EP{p.A.EP, peerEP(t, &p.B)} {
 		p.Until(e.Handshake().Quiet)
 		require.NoError(t, e.Err())
 		n := 0
@@ -90,7 +90,7 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 				x.Fail(ucs.StatusTimedOut)
 				x.Iface.Frozen = false
 			} else {
-				breakLane(peerEP(&p.B, t), wireup.RMA, ucs.StatusTimedOut)
+				breakLane(peerEP(t, &p.B), wireup.RMA, ucs.StatusTimedOut)
 			}
 			var lost, moved int
 			for i, r := range reqs {
@@ -109,7 +109,7 @@ func TestFailover_UnpostedMoves(t *testing.T) {
 			x.Iface.Frozen = false
 			require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut, "a flush reports it")
 			require.NoError(t, p.Flush(), "once")
-			checkMoved(p, t)
+			checkMoved(t, p)
 			assert.Contains(t, p.A.EP.Explain(), "failed transport: frc fake0:1: ")
 		})
 	}
@@ -127,7 +127,7 @@ func TestFailover_PartlyPosted(t *testing.T) {
 		breakLane(p.A.EP, wireup.RMA, ucs.StatusTimedOut)
 		require.ErrorIs(t, p.Finish(put, nil), ucs.ErrTimedOut)
 		require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
-		checkMoved(p, t)
+		checkMoved(t, p)
 	})
 	t.Run("loop", func(t *testing.T) {
 		p := rails(t)
@@ -178,14 +178,14 @@ func TestFailover_WithinPost(t *testing.T) {
 			breakLane(p.A.EP, wireup.RMA, ucs.StatusIOError)
 			require.NoError(t, p.Finish(op(p)))
 			assert.ErrorIs(t, p.Flush(), ucs.ErrIO, "puts may have been lost")
-			checkMoved(p, t)
+			checkMoved(t, p)
 		})
 	}
 	t.Run("flush", func(t *testing.T) {
 		p := rails(t)
 		breakLane(p.A.EP, wireup.RMA, ucs.StatusIOError)
 		assert.ErrorIs(t, p.Flush(), ucs.ErrIO)
-		checkMoved(p, t)
+		checkMoved(t, p)
 	})
 }
 
@@ -206,7 +206,7 @@ func TestFailover_FailsTheEP(t *testing.T) {
 			breakLane(p.A.EP, wireup.RMA, tc.st)
 			if tc.twice {
 				assert.ErrorIs(t, p.Flush(), tc.want)
-				checkMoved(p, t)
+				checkMoved(t, p)
 				breakLane(p.A.EP, wireup.RMA, tc.st)
 			}
 			r, err := p.A.EP.Put(testenv.Pattern(100, 1), p.A.Key.Addr(), p.A.Key, nil)

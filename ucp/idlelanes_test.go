@@ -29,7 +29,7 @@ func idlePair(t *testing.T, cfg ucp.Config, kinds ...faketp.Kind) (*ucppair.Pair
 	}
 	p, f := ucppair.Fake(t, cfg, kinds...)
 	p.Both()
-	checkTraffic(p, t)
+	checkTraffic(t, p)
 	return p, f
 }
 
@@ -80,10 +80,10 @@ func TestIdleLanes_CloseAndReopen(t *testing.T) {
 						require.NoError(t, x.EP.Fence())
 					}
 					if n%2 == 0 {
-						checkTraffic(p, t)
+						checkTraffic(t, p)
 					} else {
 						p.A, p.B = p.B, p.A
-						checkTraffic(p, t)
+						checkTraffic(t, p)
 						p.A, p.B = p.B, p.A
 					}
 					assert.NotContains(t, p.A.EP.Explain(), "idle: lanes closed")
@@ -106,7 +106,7 @@ func TestIdleLanes_Never(t *testing.T) {
 	testenv.SkipShort(t, "virtual time has one goroutine")
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := ucppair.Fake(t, ucp.Config{EPIdleTimeout: config.Infinite}, faketp.LikeRC(), faketp.LikeUD())
-		checkTraffic(p.Both(), t)
+		checkTraffic(t, p.Both())
 		_, waits := p.A.EP.Deadline()
 		assert.False(t, waits)
 		sleepWith(time.Minute, &p.A, &p.B)
@@ -115,12 +115,12 @@ func TestIdleLanes_Never(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := ucppair.Fake(t, ucp.Config{EPIdleTimeout: epIdle}, faketp.LikeRC(), faketp.LikeUD())
 		p.B.Ctx.Configuration().EPIdleTimeout = 0
-		checkTraffic(p.Both(), t)
+		checkTraffic(t, p.Both())
 		sent := f.Sent
 		sleepWith(100*epIdle, &p.A, &p.B)
 		assert.NotEmpty(t, kindsOf(p.A.EP))
 		assert.Less(t, f.Sent-sent, 2*12, "the pauses between its proposals grow")
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 		assert.Zero(t, counters(p.A.W)["worker.idle_closed_lanes"]+counters(p.B.W)["worker.idle_closed_lanes"])
 	})
 }
@@ -158,7 +158,7 @@ func TestIdleLanes_OneBusy(t *testing.T) {
 					require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 5, exact, nil, nil)))
 				}
 				sleepWith(70*epIdle, &p.A, &p.B) // the idle side proposes rarely now
-				checkTraffic(p, t)
+				checkTraffic(t, p)
 				sleepWith(2*epIdle, &p.A, &p.B)
 				require.True(t, lanesClosed(p), p.State())
 			})
@@ -195,7 +195,7 @@ func TestIdleLanes_Passive(t *testing.T) {
 		require.Zero(t, f.OpenEPs(), p.State())
 		p.Warm()
 		p.B.Dial(t, &p.A)
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 	})
 }
 
@@ -207,7 +207,7 @@ func TestIdleLanes_OneSided(t *testing.T) {
 			p, f := ucppair.Fake(t, ucp.Config{EPIdleTimeout: epIdle}, faketp.LikeSM())
 			p.Both()
 			if both {
-				checkTraffic(p, t)
+				checkTraffic(t, p)
 			}
 			for n := range 5 {
 				require.NoError(t, p.Finish(p.A.EP.Put(testenv.Pattern(8, n), p.A.Key.Addr(), p.A.Key, nil)))
@@ -221,7 +221,7 @@ func TestIdleLanes_OneSided(t *testing.T) {
 				sleepWith(4*epIdle, &p.A, &p.B)
 				require.Zero(t, f.OpenEPs(), p.State())
 			}
-			checkTraffic(p, t)
+			checkTraffic(t, p)
 		})
 	}
 }
@@ -273,7 +273,7 @@ func TestIdleLanes_Check(t *testing.T) {
 			}
 			assert.InDelta(t, 9, n, 1)
 			assert.InDelta(t, 9, counters(p.B.W)["worker.reopened_eps"], 1, "one check serves both sides")
-			checkTraffic(p, t)
+			checkTraffic(t, p)
 		})
 	}
 }
@@ -308,7 +308,7 @@ func TestIdleLanes_NoCarrier(t *testing.T) {
 		assert.Empty(t, f.Failures, "IDLE was not sent")
 		require.NoError(t, p.A.EP.Err())
 		require.NoError(t, p.B.EP.Err())
-		checkTraffic(p, t)
+		checkTraffic(t, p)
 		sleepWith(2*epIdle, &p.A, &p.B)
 		require.True(t, lanesClosed(p), p.State())
 	})

@@ -97,7 +97,7 @@ func TestInfo_InFlight(t *testing.T) {
 // TestInfo_OfWorkerAndContext: Info of a worker and of a context have the right counts.
 func TestInfo_OfWorkerAndContext(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm,tcp", "sm", "tcp"), ucp.Config{}).Both().Warm()
-	l := listen(&p.A, t, "tcp", "127.0.0.1:0", ucp.ListenConfig{})
+	l := listen(t, &p.A, "tcp", "127.0.0.1:0", ucp.ListenConfig{})
 	i := p.A.W.Info()
 	require.Len(t, i.EPs, 1)
 	assert.Nil(t, i.EPs[0].Transports)

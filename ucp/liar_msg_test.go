@@ -134,7 +134,7 @@ func (x *lies) begin(scheme string) {
 
 	in := (*ucp.OpParams)(nil)
 	if scheme == "put_zcopy" {
-		in = &ucp.OpParams{Mem: memOf(a, x.T, 2*lieThresh)}
+		in = &ucp.OpParams{Mem: memOf(x.T, a, 2*lieThresh)}
 	}
 	data, parts := testenv.Pattern(2*lieThresh, 10), testenv.Pattern(80, 11)
 	fetching := x.receive(10, data, in)
@@ -353,7 +353,7 @@ func TestLiar_Dial(t *testing.T) {
 	for _, set := range lieSets() {
 		t.Run(set.Name, func(t *testing.T) {
 			p := ucppair.New(t, set, ucp.Config{})
-			l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+			l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 			other := thirdWorker(p, p.B.Ctx)
 			p.A.W.UseAddressOf(other)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -383,7 +383,7 @@ func TestListen_RejectionHidesReasons(t *testing.T) {
 		return []uct.Component{a}, []uct.Component{b}
 	}}
 	p, accepts := ucppair.New(t, set, ucp.Config{}), false
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{
 		Private: []byte("secret"), Accept: func(*ucp.ConnRequest) bool { return accepts },
 	})
 	_, err := dialTo(p, l, ucp.DialConfig{})

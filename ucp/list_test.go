@@ -211,7 +211,7 @@ func TestList_LaneReplaced(t *testing.T) {
 			p := ucppair.New(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).Connect().Warm()
 			mover := p.A.EP
 			if !atSender {
-				mover = peerEP(&p.B, t)
+				mover = peerEP(t, &p.B)
 				mover.RequestLane(wireup.RMA)
 				p.Until(func() bool { return mover.Lane(wireup.RMA) != nil })
 			}

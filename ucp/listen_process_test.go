@@ -63,7 +63,7 @@ func TestListener_Processes(t *testing.T) {
 		n := networks[i]
 		t.Run(tls+"/"+n.name, func(t *testing.T) {
 			p := ucppair.New(t, tlsets.Real(tls), ucppair.FromEnv(t, "TLS="+tls))
-			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+			l := listen(t, &p.B, n.network, n.address(t), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			for i, how := range []string{"close", "exit", "killed"} {
 				c := roles.Start(t, "dial", tls, n.network, l.Addr(), how)
 				require.Equal(t, []string{"connected"}, linesOf(p, c, 1))
@@ -167,8 +167,8 @@ func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *roles.Child
 func TestListener_OtherUsers(t *testing.T) {
 	other := testenv.NeedOtherUser(t)
 	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
-	closed := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
-	open := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
+	closed := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
+	open := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
 	theirs := abstractName()
 	c := startGuest(t, other, fmt.Sprint("guest ", closed.Addr(), " ", open.Addr(), " ", theirs))
 	require.Equal(t, []string{"rejected", "connected", "listening"}, linesOf(p, c, 3))

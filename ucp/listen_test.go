@@ -53,7 +53,7 @@ type watched struct {
 }
 
 // listen makes x listen, and records the peers that connect and disconnect.
-func listen(x *ucppair.End, t testing.TB, network, address string, cfg ucp.ListenConfig) *watched {
+func listen(t testing.TB, x *ucppair.End, network, address string, cfg ucp.ListenConfig) *watched {
 	t.Helper()
 	l := watch(t, &cfg)
 	var err error
@@ -112,7 +112,7 @@ func overNetworks(t *testing.T, f func(t *testing.T, p *ucppair.Pair, network, a
 // detects that it connects and disconnects.
 func TestDial(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *ucppair.Pair, network, address string) {
-		l := listen(&p.B, t, network, address, ucp.ListenConfig{
+		l := listen(t, &p.B, network, address, ucp.ListenConfig{
 			Private: []byte("welcome"), Keys: map[string]*ucp.Mem{"all": p.B.Mem},
 		})
 		peer, err := dialTo(p, l, ucp.DialConfig{Private: []byte("hello")})
@@ -152,7 +152,7 @@ func TestDial(t *testing.T) {
 // TestDial_Transports: the EPs of dialer and listener are one connection, over all sets of transports.
 func TestDial_Transports(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
-		l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+		l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 		peer, err := dialTo(p, l, ucp.DialConfig{})
 		require.NoError(t, err)
 		require.Len(t, l.peers, 1)
@@ -181,7 +181,7 @@ func TestDial_Transports(t *testing.T) {
 // TestDial_Rejected: the application rejects a dialer, with private data.
 func TestDial_Rejected(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *ucppair.Pair, network, address string) {
-		l := listen(&p.B, t, network, address, ucp.ListenConfig{
+		l := listen(t, &p.B, network, address, ucp.ListenConfig{
 			Private: []byte("for peers only"),
 			Accept: func(r *ucp.ConnRequest) bool {
 				assert.ErrorIs(t, r.Answer(make([]byte, ucp.MaxPrivate+1)), ucs.ErrTooLong)
@@ -211,7 +211,7 @@ func TestDial_Rejected(t *testing.T) {
 // TestDial_Oneself: a worker dials itself, while nothing else makes progress.
 func TestDial_Oneself(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
-		l := listen(&p.A, t, "unix", abstractName(), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.A.Mem}})
+		l := listen(t, &p.A, "unix", abstractName(), ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.A.Mem}})
 		peer, err := p.A.W.Dial(t.Context(), "unix", l.Addr().String(), ucp.DialConfig{})
 		require.NoError(t, err)
 		require.Len(t, l.peers, 1)
@@ -231,7 +231,7 @@ func TestDial_WakesServe(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{SpinPolls: 1})
 	p.B.W.Engine().ParkLimit = testenv.Watchdog // a lost wake-up hangs the test
 	p.A.W.Engine().ParkLimit = testenv.Watchdog
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { served <- p.B.W.Serve(ctx) }()
@@ -250,7 +250,7 @@ func TestDial_WakesServe(t *testing.T) {
 // TestDial_Shared: several goroutines dial with one worker.
 func TestDial_Shared(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { served <- p.B.W.Serve(ctx) }()
@@ -275,7 +275,7 @@ func TestDial_Shared(t *testing.T) {
 // remains at either side.
 func TestDial_ContextEnds(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *ucppair.Pair, network, address string) {
-		l := listen(&p.B, t, network, address, ucp.ListenConfig{})
+		l := listen(t, &p.B, network, address, ucp.ListenConfig{})
 		ctx, cancel := context.WithCancel(t.Context())
 		polls := 0
 		_, err := p.A.W.DialWith(ctx, network, l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
@@ -298,7 +298,7 @@ func TestDial_ContextEnds(t *testing.T) {
 // listener removes the dialer, and calls no callback.
 func TestDial_ContextEndsAfterAccept(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *ucppair.Pair, network, address string) {
-		l := listen(&p.B, t, network, address, ucp.ListenConfig{})
+		l := listen(t, &p.B, network, address, ucp.ListenConfig{})
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := p.A.W.DialWith(ctx, network, l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
 			p.T.Helper()
@@ -346,7 +346,7 @@ func TestDial_NoTransportInCommon(t *testing.T) {
 	a := ucppair.New(t, faketp.Set("like sm", faketp.LikeSM()), ucp.Config{})
 	b := ucppair.New(t, tlsets.Real("self", "self"), ucp.Config{})
 	p := &ucppair.Pair{T: t, A: a.A, B: b.A}
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	_, err := dialTo(p, l, ucp.DialConfig{})
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
 	assert.NotErrorIs(t, err, ucs.ErrRejected)
@@ -362,7 +362,7 @@ func TestDial_NoTransportInCommon(t *testing.T) {
 // TestDial_ListenerOutOfFiles: the error says that the dialer should try again, not that no transport reaches it.
 func TestDial_ListenerOutOfFiles(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	_, err := p.A.W.DialWith(t.Context(), "unix", l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
 		for !p.B.W.HasNews() && !done() {
 			p.A.W.Progress()
@@ -406,7 +406,7 @@ func TestListen_Errors(t *testing.T) {
 // TestListener_Publish: dialers get the keys that are published when they connect.
 func TestListener_Publish(t *testing.T) {
 	p := ucppair.New(t, faketp.Set("like sm", faketp.LikeSM()), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	names := func() (names []string) {
 		peer, err := dialTo(p, l, ucp.DialConfig{})
 		require.NoError(t, err)
@@ -441,7 +441,7 @@ func TestListener_Publish(t *testing.T) {
 func TestListener_Close(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *ucppair.Pair, network, address string) {
 		var l *watched
-		l = listen(&p.B, t, network, address, ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
+		l = listen(t, &p.B, network, address, ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
 			if string(r.Private) == "close" {
 				assert.NoError(t, l.Close(), "in a callback")
 			}
@@ -463,7 +463,7 @@ func TestListener_Close(t *testing.T) {
 // TestListener_ClosesWhileAPeerConnects: the dialer has the reply, and detects that the listener has closed.
 func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	_, err := p.A.W.DialWith(t.Context(), "unix", l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
 		if p.A.W.EPs().Len() == 0 {
 			return progressing(p)(ctx, done)
@@ -480,7 +480,7 @@ func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
 // of a dialer closes, Dial returns.
 func TestWorker_ClosesWithDialersInProgress(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	result := make(chan error, 1)
 	go func() {
 		_, err := p.A.W.Dial(t.Context(), "unix", l.Addr().String(), ucp.DialConfig{})
@@ -507,7 +507,7 @@ func TestWorker_ClosesWithDialersInProgress(t *testing.T) {
 // TestListener_LeaksNothing: dialers that have disconnected, in any way, leave no resources at either side.
 func TestListener_LeaksNothing(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{
 		Keys:   map[string]*ucp.Mem{"all": p.B.Mem},
 		Accept: func(r *ucp.ConnRequest) bool { return string(r.Private) != "stay out" },
 	})
@@ -578,7 +578,7 @@ func TestListener_Untrusted(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{WireupTimeout: 50 * time.Millisecond})
-			l := listen(&p.B, t, n.network, n.address(t), ucp.ListenConfig{})
+			l := listen(t, &p.B, n.network, n.address(t), ucp.ListenConfig{})
 			// On a busy machine the message may be read after the timeout.
 			for listenStat(p, "/listen.malformed_hellos") == 0 {
 				assert.Empty(t, readUntilClosed(p, l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
@@ -611,7 +611,7 @@ func replyTo(p *ucppair.Pair, l *watched, address []byte) (said []byte) {
 // send nothing, some wait for a reply, and there are more than slots.
 func TestListener_UntrustedWhileBusy(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{MaxHandshakes: 4})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{MaxHandshakes: 4})
 	for i := range 12 {
 		if i%2 == 0 {
 			l.untrusted(hello(p.A.W.Address()))
@@ -627,7 +627,7 @@ func TestListener_UntrustedWhileBusy(t *testing.T) {
 // TestDial_ListenerStops: a listener that stops to make progress after it has received the HELLO does not end Dial.
 func TestDial_ListenerStops(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *ucppair.Pair, network, address string) {
-		l := listen(&p.B, t, network, address, ucp.ListenConfig{HelloTimeout: 10 * time.Millisecond})
+		l := listen(t, &p.B, network, address, ucp.ListenConfig{HelloTimeout: 10 * time.Millisecond})
 		dials := func() (*ucp.Peer, error) {
 			stopped := time.Time{}
 			return p.A.W.DialWith(t.Context(), network, l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {

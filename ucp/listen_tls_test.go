@@ -47,7 +47,7 @@ func TestDial_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	p := ucppair.New(t, tcpOf(withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)), ucp.Config{})
 	accepted := ""
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}, Accept: func(r *ucp.ConnRequest) bool {
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}, Accept: func(r *ucp.ConnRequest) bool {
 		accepted = r.From.Name
 		return true
 	}})
@@ -79,7 +79,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := ucppair.New(t, tcpOf(tc.a, tc.b), ucp.Config{})
-			l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Private: []byte("private"), Keys: map[string]*ucp.Mem{"board": p.B.Mem}})
+			l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{Private: []byte("private"), Keys: map[string]*ucp.Mem{"board": p.B.Mem}})
 			_, err := dialTo(p, l, ucp.DialConfig{})
 			require.ErrorIs(t, err, ucp.ErrUnauthenticated)
 			assert.ErrorIs(t, err, ucs.ErrRejected)

@@ -59,7 +59,7 @@ func TestDial_TLSOfAnotherWorker(t *testing.T) {
 		return at, []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, listenerURI))}}
 	}}
 	p := ucppair.New(t, set, ucp.Config{})
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{})
 	_, err := dialTo(p, l, ucp.DialConfig{})
 	require.ErrorIs(t, err, ucs.ErrRejected)
 	assert.ErrorContains(t, err, "spiffe://cluster/other")
@@ -75,7 +75,7 @@ func TestListen_TLSOfAnotherWorker(t *testing.T) {
 		return []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, dialerURI))}}, bt
 	}}
 	p := ucppair.New(t, set, ucp.Config{WireupTimeout: time.Second})
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{})
 	_, err := dialTo(p, l, ucp.DialConfig{})
 	require.Error(t, err)
 	for _, peer := range l.peers {

@@ -342,7 +342,7 @@ func TestLoopback_Dial(t *testing.T) {
 	set := tlsets.Real("self", "self")
 	set.Oneself = true
 	p := ucppair.New(t, set, ucp.Config{})
-	l := listen(&p.B, t, "tcp", "127.0.0.1:0", ucp.ListenConfig{})
+	l := listen(t, &p.B, "tcp", "127.0.0.1:0", ucp.ListenConfig{})
 	peer, err := dialTo(p, l, ucp.DialConfig{})
 	require.NoError(t, err)
 	require.NoError(t, p.Finish(peer.EP.StreamSend([]byte{1}, nil)))

@@ -118,10 +118,10 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 				if scheme == "put_zcopy" {
 					mover = &p.A
 				}
-				sendTagged(p, t, tlsets.MemLen, 4)
+				sendTagged(t, p, tlsets.MemLen, 4)
 				e := mover.EP.Lane(wireup.RMA).EP.(*faketp.EP)
 				e.Iface.Frozen, e.Iface.Stuck = underWay, !underWay
-				send, recv := startTagged(p, t, tlsets.MemLen, 5)
+				send, recv := startTagged(t, p, tlsets.MemLen, 5)
 				if underWay {
 					p.Until(func() bool { return e.InFlight > 0 })
 					e.Fail(ucs.StatusTimedOut)
@@ -130,8 +130,8 @@ func TestLostRole_DataOfAMessage(t *testing.T) {
 					e.Fail(ucs.StatusRemoteAccess)
 				}
 				e.Iface.Frozen, e.Iface.Stuck = false, false
-				checkRepeated(p, t, mover, send, recv)
-				sendTagged(p, t, tlsets.MemLen, 6)
+				checkRepeated(t, p, mover, send, recv)
+				sendTagged(t, p, tlsets.MemLen, 6)
 			})
 		}
 	}

@@ -121,7 +121,7 @@ func newTalk(t *testing.T, set tlsets.Set, scheme string) *talk {
 	p := ucppair.New(t, set, cfg)
 	x := &talk{p: p, messagesOnly: set.MessagesOnly}
 	x.from, x.to = openStream(p)
-	x.out, x.in = memOf(&p.A, t, talkLimit), memOf(&p.B, t, talkLimit)
+	x.out, x.in = memOf(t, &p.A, talkLimit), memOf(t, &p.B, talkLimit)
 	for id := uint16(talkCopied); id <= talkFetched; id++ {
 		p.B.W.OnActive(id, x.onActive)
 	}

@@ -27,7 +27,7 @@ type migration struct {
 func newMigration(t *testing.T, network, address string, second ucp.ListenConfig) *migration {
 	t.Helper()
 	h := &migration{Pair: ucppair.New(t, tlsets.Real("sm+tcp", "sm", "tcp"), ucp.Config{})}
-	h.first = listen(&h.B, t, network, address, ucp.ListenConfig{Private: []byte("first"), Accept: func(r *ucp.ConnRequest) bool {
+	h.first = listen(t, &h.B, network, address, ucp.ListenConfig{Private: []byte("first"), Accept: func(r *ucp.ConnRequest) bool {
 		if string(r.Private) != "first" {
 			assert.NoError(t, r.Migrate(h.second.Listener))
 			h.migrated++
@@ -115,12 +115,12 @@ func TestMigrate(t *testing.T) {
 // TestMigrate_Errors: calls that return an error, after which the result of Accept counts.
 func TestMigrate_Errors(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	other := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	other := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	var l *watched
 	var second *ucp.Listener
 	var kept *ucp.ConnRequest
 	accepts := 0
-	l = listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
+	l = listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool {
 		accepts++
 		assert.ErrorIs(t, r.Migrate(nil), ucs.ErrInvalidParam)
 		assert.ErrorIs(t, r.Migrate(l.Listener), ucs.ErrInvalidParam, "itself")

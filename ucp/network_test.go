@@ -105,7 +105,7 @@ func devicesOf(x *ucppair.End) (names []string) {
 func TestNetwork_Listen(t *testing.T) {
 	device, ip := netAddr(t)
 	p := ucppair.New(t, tlsets.Real("tcp"), ucp.Config{TLS: config.Allow("tcp")}).Connect().Warm()
-	loop := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	loop := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{})
 	_, err := dialTo(p, loop, ucp.DialConfig{})
 	require.NoError(t, err)
 	require.Empty(t, ownListeners(t))
@@ -113,7 +113,7 @@ func TestNetwork_Listen(t *testing.T) {
 	assert.Equal(t, []string{"lo"}, devicesOf(&p.B))
 
 	before := p.B.W.Address()
-	l := listen(&p.B, t, "tcp", ip+":0", ucp.ListenConfig{})
+	l := listen(t, &p.B, "tcp", ip+":0", ucp.ListenConfig{})
 	assert.NotEqual(t, before, p.B.W.Address())
 	for range 2 {
 		_, err := dialTo(p, l, ucp.DialConfig{})
@@ -139,7 +139,7 @@ func TestNetwork_TwoHosts(t *testing.T) {
 			address = cable.NearAddr.String()
 		}
 		p := ucppair.New(t, tlsets.Real("tcp"), ucp.Config{TLS: config.Allow("tcp")})
-		l := listen(&p.B, t, "tcp", address+":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+		l := listen(t, &p.B, "tcp", address+":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 		at := netip.AddrPortFrom(cable.NearAddr, uint16(l.Addr().(*net.TCPAddr).Port))
 		c := roles.StartIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")
 		require.Equal(t, []string{"connected"}, linesOf(p, c, 1))
@@ -165,7 +165,7 @@ func TestNetwork_Excluded(t *testing.T) {
 			cable := testenv.NewCable(t)
 			tc.cfg.TLS = config.Allow("tcp")
 			p := ucppair.New(t, tcpOf(tc.tcp, tc.tcp), tc.cfg)
-			l := listen(&p.B, t, "tcp", cable.NearAddr.String()+":0", ucp.ListenConfig{})
+			l := listen(t, &p.B, "tcp", cable.NearAddr.String()+":0", ucp.ListenConfig{})
 			assert.Equal(t, []string{"lo"}, devicesOf(&p.B))
 			c := roles.StartIn(t, cable.NS, "refused", "tcp", l.Addr())
 			said := linesOf(p, c, 1)

@@ -20,7 +20,7 @@ func TestNotice_RealTransports(t *testing.T) {
 				p := ucppair.New(t, set, ucp.Config{})
 				p.Both().Warm()
 				idle(p)
-				failEP(&p.B, t)
+				failEP(t, &p.B)
 				p.Until(func() bool { return p.A.EP.Err() != nil })
 				err := p.A.EP.Err()
 				require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))

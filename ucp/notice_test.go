@@ -20,7 +20,7 @@ func failedByPeer(t *testing.T) *ucppair.Pair {
 	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.Both().Warm()
 	idle(p)
-	failEP(&p.B, t)
+	failEP(t, &p.B)
 	aux := p.A.W.Ifaces()[1].Iface.Iface.(*faketp.Iface)
 	require.Equal(t, "fud", aux.Kind.Name)
 	require.Empty(t, aux.Received)
@@ -31,9 +31,9 @@ func failedByPeer(t *testing.T) *ucppair.Pair {
 }
 
 // failEP fails the connection as for a peer that violates the protocol.
-func failEP(x *ucppair.End, t *testing.T) {
+func failEP(t *testing.T, x *ucppair.End) {
 	t.Helper()
-	e := peerEP(x, t)
+	e := peerEP(t, x)
 	for i := range e.Lanes().All {
 		if x := &e.Lanes().All[i]; x.Active {
 			e.Fail(ucs.StatusRemoteInvalid, ucs.ErrRemoteInvalid, x.Iface)
@@ -44,7 +44,7 @@ func failEP(x *ucppair.End, t *testing.T) {
 }
 
 // requirePeerReason checks that the EP has failed with the reason of the peer.
-func requirePeerReason(x *ucppair.End, t *testing.T, err error) {
+func requirePeerReason(t *testing.T, x *ucppair.End, err error) {
 	t.Helper()
 	assert.ErrorIs(t, err, ucs.ErrConnReset)
 	assert.ErrorContains(t, err, "failed at the peer, "+ucs.StatusRemoteInvalid.String())
@@ -58,7 +58,7 @@ func TestNotice_LaneReportsFirst(t *testing.T) {
 	p.A.EP.SetOnError(func(_ *ucp.EP, err error) { reported = err })
 	breakLane(p.A.EP, wireup.RMA, ucs.StatusPeerClosed)
 	p.A.W.Progress()
-	requirePeerReason(&p.A, t, p.A.EP.Err())
+	requirePeerReason(t, &p.A, p.A.EP.Err())
 	assert.Equal(t, p.A.EP.Err(), reported)
 	require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))
 }
@@ -86,7 +86,7 @@ func TestNotice_OperationsEndFirst(t *testing.T) {
 		}
 		assert.NoError(t, reported)
 		p.A.W.Progress()
-		requirePeerReason(&p.A, t, p.A.EP.Err())
+		requirePeerReason(t, &p.A, p.A.EP.Err())
 		assert.Equal(t, p.A.EP.Err(), reported)
 		require.Error(t, p.Finish(r, nil))
 		require.NoError(t, p.Finish(p.A.EP.Close(ucp.CloseFlush)))

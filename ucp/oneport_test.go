@@ -111,7 +111,7 @@ func TestOnePort_Firewall(t *testing.T) {
 			}
 			conf := tcp.Config{SharePort: tc.share}
 			p := ucppair.New(t, tcpOf(conf, conf), ucp.Config{AuthToken: testToken})
-			l := listen(&p.B, t, "tcp", tc.address+":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+			l := listen(t, &p.B, "tcp", tc.address+":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			if tc.share == config.Yes {
 				assert.Len(t, ownListeners(t), 1)
 			}
@@ -141,7 +141,7 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close()) }()
 	var addr []byte
-	l := listen(&p.B, t, "tcp", cable.NearAddr.String()+":0", ucp.ListenConfig{
+	l := listen(t, &p.B, "tcp", cable.NearAddr.String()+":0", ucp.ListenConfig{
 		Keys: map[string]*ucp.Mem{"all": p.B.Mem},
 		Accept: func(r *ucp.ConnRequest) bool {
 			return assert.NoError(t, r.Answer([]byte(ucppair.Remote{Addr: addr, Key: p.B.Mem.Pack()}.String())))
@@ -165,10 +165,10 @@ func TestOnePort_TwoWorkers(t *testing.T) {
 
 func TestAddressAt_Errors(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{})
 	_, err := p.A.W.AddressAt(l.Listener)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
-	unix := listen(&p.B, t, "unix", networks[1].address(t), ucp.ListenConfig{})
+	unix := listen(t, &p.B, "unix", networks[1].address(t), ucp.ListenConfig{})
 	addr, err := p.B.W.AddressAt(unix.Listener)
 	require.NoError(t, err)
 	assert.Equal(t, p.B.W.Address(), addr)
@@ -226,7 +226,7 @@ func TestOnePort_Forwarded(t *testing.T) {
 	}{{"all", 100, 2}, {"first", 1, 5}} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
-			l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+			l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 			f := forward(t, l.Addr(), tc.most)
 			peer, err := p.A.W.DialWith(t.Context(), "tcp", f.Addr().String(), &ucp.DialConfig{}, progressing(p))
 			require.NoError(t, err)
@@ -245,7 +245,7 @@ func TestOnePort_TLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	a, b := withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)
 	p := ucppair.New(t, tcpOf(a, b), ucp.Config{})
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"all": p.B.Mem}})
 	f := forward(t, l.Addr(), 2)
 	peer, err := p.A.W.DialWith(t.Context(), "tcp", f.Addr().String(), &ucp.DialConfig{}, progressing(p))
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestOnePort_TLS(t *testing.T) {
 // TestOnePort_WorkerCloses: when a worker closes, connections that wait for it are closed.
 func TestOnePort_WorkerCloses(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
-	l := listen(&p.B, t, "tcp", ":0", ucp.ListenConfig{})
+	l := listen(t, &p.B, "tcp", ":0", ucp.ListenConfig{})
 	other, err := p.B.Ctx.NewWorker(ucp.WorkerConfig{})
 	require.NoError(t, err)
 	var id uint64

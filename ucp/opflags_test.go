@@ -193,7 +193,7 @@ func TestOpFlags_Later(t *testing.T) {
 func TestOpFlags_LaterRendezvous(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		growWindow(p.Both()).Warm()
-		from, to := memOf(&p.A, t, flagLen), memOf(&p.B, t, flagLen)
+		from, to := memOf(t, &p.A, flagLen), memOf(t, &p.B, flagLen)
 		copy(from.Bytes(), testenv.Pattern(flagLen, 4))
 		var active *ucp.ActiveMessage
 		p.B.W.OnActive(6, func(m *ucp.ActiveMessage) { active = m.Keep() })
@@ -407,7 +407,7 @@ func TestOpFlags_NowRegistersNothing(t *testing.T) {
 	for _, set := range registerSets()[1:] {
 		set.Run(t, func(t *testing.T) {
 			p := ucppair.New(t, set, ucp.Config{}).Connect().Warm()
-			mem := memOf(&p.B, t, registerLen)
+			mem := memOf(t, &p.B, registerLen)
 			key, err := p.A.EP.Unpack(mem.Pack())
 			require.NoError(t, err)
 			defer key.Close()
@@ -506,11 +506,11 @@ func TestOpFlags_Preferences(t *testing.T) {
 	mem := p.A.Mem
 	from, overlapped := p.A.EP.AnnouncedFrom(mem).From, p.A.EP.OverlappedFrom(mem).From
 	require.Less(t, overlapped, from, "messages in flight together")
-	assert.True(t, usesRndv(p, t, from, &ucp.OpParams{Mem: p.A.Mem}))
-	assert.False(t, usesRndv(p, t, from, &ucp.OpParams{Mem: p.A.Mem, Flags: ucp.PreferFastCompletion}))
-	assert.True(t, usesRndv(p, t, overlapped, &ucp.OpParams{Mem: p.A.Mem, Flags: ucp.PreferThroughput}))
-	assert.False(t, usesRndv(p, t, overlapped-1, &ucp.OpParams{Mem: p.A.Mem, Flags: ucp.PreferThroughput}))
-	assert.False(t, usesRndv(p, t, overlapped, &ucp.OpParams{Mem: p.A.Mem}))
+	assert.True(t, usesRndv(t, p, from, &ucp.OpParams{Mem: p.A.Mem}))
+	assert.False(t, usesRndv(t, p, from, &ucp.OpParams{Mem: p.A.Mem, Flags: ucp.PreferFastCompletion}))
+	assert.True(t, usesRndv(t, p, overlapped, &ucp.OpParams{Mem: p.A.Mem, Flags: ucp.PreferThroughput}))
+	assert.False(t, usesRndv(t, p, overlapped-1, &ucp.OpParams{Mem: p.A.Mem, Flags: ucp.PreferThroughput}))
+	assert.False(t, usesRndv(t, p, overlapped, &ucp.OpParams{Mem: p.A.Mem}))
 }
 
 // TestOpFlags_FastPut: with PreferFastCompletion a put from registered memory returns the buffer in the call.

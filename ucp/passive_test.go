@@ -242,7 +242,7 @@ func TestMaxEPsPerPeer(t *testing.T) {
 			require.ErrorIs(t, err, ucs.ErrRejected)
 			require.ErrorContains(t, err, "MAX_EPS_PER_PEER")
 			assert.EqualValues(t, 1, counters(p.B.W)["worker.rejected_eps"])
-			_, err = dialTo(p, listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{}), ucp.DialConfig{})
+			_, err = dialTo(p, listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{}), ucp.DialConfig{})
 			require.ErrorIs(t, err, ucs.ErrRejected, "and by a listener")
 
 			c := thirdWorker(p, p.A.Ctx)

@@ -16,7 +16,7 @@ func TestPeerKeys(t *testing.T) {
 		if p.A.Ctx.Configuration().RndvScheme == "am" {
 			t.Skip("no keys")
 		}
-		to := memOf(&p.B, t, tlsets.LongMessage)
+		to := memOf(t, &p.B, tlsets.LongMessage)
 		move := func(from *ucp.Mem) {
 			into := &ucp.OpParams{Mem: to}
 			r, err := p.A.EP.SendActive(1, nil, from.Bytes(), &ucp.OpParams{Mem: from})

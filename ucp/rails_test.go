@@ -131,23 +131,23 @@ func TestRails_ByDefault(t *testing.T) {
 	text := p.A.EP.Explain()
 	assert.Contains(t, text, "put, get: never, MAX_RMA_RAILS=1\n")
 	assert.Contains(t, text, "data of rendezvous messages of 65536 bytes or more: frc fake0:1 75% frc fake0:1b 25%\n")
-	sendTagged(p, t, tlsets.MemLen, 1)
+	sendTagged(t, p, tlsets.MemLen, 1)
 	p.Until(func() bool { return p.B.EP.Linked() && p.B.EP.SharedLanes() == 2 })
 	bytesCarried(&p.B)
-	sendTagged(p, t, tlsets.MemLen, 2)
+	sendTagged(t, p, tlsets.MemLen, 2)
 	assert.Equal(t, []int{tlsets.MemLen * 3 / 4, tlsets.MemLen / 4}, bytesCarried(&p.B))
 }
 
 // sendTagged sends n bytes from a's memory to b's.
-func sendTagged(p *ucppair.Pair, t *testing.T, n, seed int) {
+func sendTagged(t *testing.T, p *ucppair.Pair, n, seed int) {
 	t.Helper()
-	send, recv := startTagged(p, t, n, seed)
+	send, recv := startTagged(t, p, n, seed)
 	require.NoError(t, p.Finish(send, nil))
 	require.NoError(t, p.Finish(recv, nil))
 	testenv.RequireBytes(t, testenv.Pattern(n, seed), p.B.Mem.Bytes()[:n])
 }
 
-func startTagged(p *ucppair.Pair, t *testing.T, n, seed int) (send, recv *ucp.Request) {
+func startTagged(t *testing.T, p *ucppair.Pair, n, seed int) (send, recv *ucp.Request) {
 	t.Helper()
 	clear(p.B.Mem.Bytes())
 	copy(p.A.Mem.Bytes(), testenv.Pattern(n, seed))
@@ -166,7 +166,7 @@ func TestRails_Messages(t *testing.T) {
 			cfg.RndvScheme = scheme
 			overRails(t, cfg, func(t *testing.T, p *ucppair.Pair) {
 				for i, n := range []int{1, 8 << 10, 32 << 10, 50_001, tlsets.MemLen} {
-					sendTagged(p, t, n, i)
+					sendTagged(t, p, n, i)
 				}
 				require.NoError(t, p.Flush())
 			})
@@ -180,7 +180,7 @@ func TestRails_WithinAHost(t *testing.T) {
 	p := ucppair.New(t, set, railConfig())
 	p.Both()
 	for i := range 3 {
-		sendTagged(p, t, tlsets.MemLen, i)
+		sendTagged(t, p, tlsets.MemLen, i)
 	}
 	require.NoError(t, p.Flush())
 	for _, x := range []*ucppair.End{&p.A, &p.B} {
@@ -277,17 +277,17 @@ func TestRails_LaneBreaksUnderAMessage(t *testing.T) {
 				mover = &p.A
 			}
 			e := freezeRail(mover, 1)
-			send, recv := startTagged(p, t, tlsets.MemLen, 5)
+			send, recv := startTagged(t, p, tlsets.MemLen, 5)
 			p.Until(func() bool { return e.InFlight > 0 })
 			e.Fail(ucs.StatusTimedOut)
 			e.Iface.Frozen = false
-			checkRepeated(p, t, mover, send, recv)
+			checkRepeated(t, p, mover, send, recv)
 		})
 	}
 }
 
 // checkRepeated checks that a message of memLen bytes arrives completely, after a part of it was repeated.
-func checkRepeated(p *ucppair.Pair, t *testing.T, mover *ucppair.End, send, recv *ucp.Request) {
+func checkRepeated(t *testing.T, p *ucppair.Pair, mover *ucppair.End, send, recv *ucp.Request) {
 	t.Helper()
 	require.NoError(t, p.Finish(send, nil))
 	require.NoError(t, p.Finish(recv, nil))
@@ -303,14 +303,14 @@ func TestRails_LaneBreaksBeforeTheFlush(t *testing.T) {
 	cfg := railConfig()
 	cfg.RndvScheme = "put_zcopy"
 	p := onRails(ucppair.New(t, faketp.Set("fakes", twoFast()...), cfg))
-	send, recv := startTagged(p, t, tlsets.MemLen, 5)
+	send, recv := startTagged(t, p, tlsets.MemLen, 5)
 	p.Until(func() bool { return recv.Fetches() })
 	first, second := freezeRail(&p.A, 0), railLanes(&p.A)[1].EP.(*faketp.EP)
 	second.Iface.Loses = true
 	p.Until(func() bool { return second.Iface.Lost > 0 })
 	second.Fail(ucs.StatusTimedOut)
 	first.Iface.Frozen = false
-	checkRepeated(p, t, &p.A, send, recv)
+	checkRepeated(t, p, &p.A, send, recv)
 }
 
 // TestRails_OneDomain: memory that is registered with one of two domains only uses the lane of that domain.

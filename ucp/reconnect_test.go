@@ -14,7 +14,7 @@ import (
 )
 
 // forgetPeers makes EPs of a to many peers and closes them, until the worker has forgotten all earlier peers.
-func forgetPeers(p *ucppair.Pair, t *testing.T) {
+func forgetPeers(t *testing.T, p *ucppair.Pair) {
 	t.Helper()
 	const enough = 1025
 	addr := *p.B.W.AddressInfo()
@@ -57,7 +57,7 @@ func TestReconnect_SamePeer(t *testing.T) {
 // TestReconnect_ForgottenPeer: one side begins with number 0 again, and the other side does not, because it has not
 // closed its end. Then each side has a connection of its own, and messages are not confused.
 func TestReconnect_ForgottenPeer(t *testing.T) {
-	p, old := reconnect(t, func(p *ucppair.Pair) { forgetPeers(p, t) })
+	p, old := reconnect(t, func(p *ucppair.Pair) { forgetPeers(t, p) })
 	require.Zero(t, p.A.EP.Sequence(), "it is forgotten")
 	checkMessages(p, &p.A, &p.B)
 	checkMessages(p, &p.B, &p.A)

@@ -266,7 +266,7 @@ func TestRegCache_PutGet(t *testing.T) {
 	for _, set := range registerSets()[1:] {
 		t.Run(set.Name, func(t *testing.T) {
 			p := ucppair.New(t, set, ucp.Config{}).Connect().Warm()
-			mem := memOf(&p.B, t, registerLen)
+			mem := memOf(t, &p.B, registerLen)
 			key, err := p.A.EP.Unpack(mem.Pack())
 			require.NoError(t, err)
 			defer key.Close()

@@ -34,7 +34,7 @@ func overSchemes(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
 }
 
 // memOf allocates memory of n bytes for x.
-func memOf(x *ucppair.End, t testing.TB, n int) *ucp.Mem {
+func memOf(t testing.TB, x *ucppair.End, n int) *ucp.Mem {
 	t.Helper()
 	mem, err := x.Ctx.MemAlloc(n)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func piece(mem *ucp.Mem, n int, inside bool) ([]byte, *ucp.OpParams) {
 func TestRndv_Sizes(t *testing.T) {
 	overSchemes(t, func(t *testing.T, p *ucppair.Pair) {
 		const most = 1<<18 + 16
-		from, to := memOf(&p.A, t, most), memOf(&p.B, t, most)
+		from, to := memOf(t, &p.A, most), memOf(t, &p.B, most)
 		for _, registered := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 			t.Run(fmt.Sprintf("sender=%v,receiver=%v", registered[0], registered[1]), func(t *testing.T) {
 				p.Connect()
@@ -100,7 +100,7 @@ type rndvPair struct {
 
 func newRndvPair(t testing.TB, set tlsets.Set, scheme string) *rndvPair {
 	p := &rndvPair{Pair: ucppair.New(t, set, ucp.Config{RndvScheme: scheme, RndvThresh: 1})}
-	p.from, p.to = memOf(&p.A, t, tlsets.LongMessage), memOf(&p.B, t, tlsets.LongMessage)
+	p.from, p.to = memOf(t, &p.A, tlsets.LongMessage), memOf(t, &p.B, tlsets.LongMessage)
 	p.B.W.OnActive(1, func(m *ucp.ActiveMessage) { p.kept = append(p.kept, m.Keep()) })
 	p.Connect()
 	return p

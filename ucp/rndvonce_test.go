@@ -39,7 +39,7 @@ func TestRndv_AtOnce(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{}).Connect()
 			const n = 40_000
-			from, to := memOf(&p.A, t, n), memOf(&p.B, t, n)
+			from, to := memOf(t, &p.A, n), memOf(t, &p.B, n)
 			recv, err := p.B.W.TagRecv(to.Bytes(), 1, exact, nil, &ucp.OpParams{Mem: to})
 			require.NoError(t, err)
 			require.NoError(t, p.Finish(p.A.EP.TagSend(1, from.Bytes(), &ucp.OpParams{Mem: from})))

@@ -66,7 +66,7 @@ func TestRndvPut_CompletesAfterData(t *testing.T) {
 		set.Run(t, func(t *testing.T) {
 			const n, size = 32, 40_000
 			p := ucppair.New(t, set, ucp.Config{RndvScheme: putScheme, RndvThresh: 1})
-			from, to := memOf(&p.A, t, n*size), memOf(&p.B, t, n*size)
+			from, to := memOf(t, &p.A, n*size), memOf(t, &p.B, n*size)
 			copy(from.Bytes(), testenv.Pattern(n*size, 3))
 			p.Connect()
 			var sent, recv [n]*ucp.Request
@@ -125,7 +125,7 @@ func TestRndvPut_TargetRejects(t *testing.T) {
 			p.Warm()
 			sent := p.send(tlsets.LongMessage, 1)
 			recv := p.recv(p.announcement(), p.to.Bytes())
-			gone := memOf(&p.B, t, tlsets.LongMessage)
+			gone := memOf(t, &p.B, tlsets.LongMessage)
 			rtr := wire.RTR{EP: p.A.EP.ID(), ID: sent.RemoteID(), Recv: recv.RemoteID(), Length: tlsets.LongMessage, Addr: gone.Addr(), Key: gone.Pack()}
 			require.NoError(t, gone.Close())
 			p.A.W.Handler(wire.AMRTR)(rtr.Append(nil), nil)
@@ -206,7 +206,7 @@ func TestRndvPut_LaneReplaced(t *testing.T) {
 			cfg.RCache.Enable = config.No
 			p := ucppair.New(t, faketp.Set("two", first, second, faketp.LikeUD()), cfg).Connect().Warm()
 			const n = 20 * faketp.MaxBcopy
-			from, to := memOf(&p.A, t, n), memOf(&p.B, t, n)
+			from, to := memOf(t, &p.A, n), memOf(t, &p.B, n)
 			copy(from.Bytes(), testenv.Pattern(n, 1))
 			params := (*ucp.OpParams)(nil)
 			if registered {

@@ -38,7 +38,7 @@ func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 		s := p.A.W.Share()
 		var running sync.WaitGroup
 		for i := range sharers {
-			running.Go(func() { shareOps(p, ctx, t, s, i) })
+			running.Go(func() { shareOps(ctx, t, p, s, i) })
 		}
 		running.Wait()
 		assert.False(t, s.Driven())
@@ -47,7 +47,7 @@ func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 }
 
 // shareOps does operations on a part of the memory.
-func shareOps(p *ucppair.Pair, ctx context.Context, t *testing.T, s *ucp.SharedWorker, i int) {
+func shareOps(ctx context.Context, t *testing.T, p *ucppair.Pair, s *ucp.SharedWorker, i int) {
 	rng := rand.New(rand.NewPCG(1, uint64(i)))
 	const slot = tlsets.MemLen / sharers / 2
 	addr := p.B.Mem.Addr() + uint64(i*slot)

@@ -88,7 +88,7 @@ func TestSpans_Failover(t *testing.T) {
 	breakLane(p.A.EP, wireup.RMA, ucs.StatusTimedOut)
 	p.Until(func() bool { return measured(p.A.W)["failover"] > 0 })
 	require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
-	checkMoved(p, t)
+	checkMoved(t, p)
 	assert.Equal(t, 1, measured(p.A.W)["failover"])
 }
 
@@ -108,7 +108,7 @@ func TestSpans_Trace(t *testing.T) {
 		return x != nil && kindOf(x.Iface) == "frc2"
 	})
 	require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
-	checkMoved(p, t)
+	checkMoved(t, p)
 	send, err := p.A.EP.TagSend(7, testenv.Pattern(100<<10, 1), nil) // the failover is before, because an EP fails with its lane of messages
 	require.NoError(t, err)
 	require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 100<<10), 7, 0, nil, nil)))

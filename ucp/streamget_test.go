@@ -24,12 +24,12 @@ const streamLen = 100_000
 // announcing is a pair over sm with a stream whose sends from memory use rendezvous.
 func announcing(t testing.TB) (p *ucppair.Pair, from *ucp.Mem, e, to *ucp.EP) {
 	p = ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	from = memOf(&p.A, t, 4*streamLen)
+	from = memOf(t, &p.A, 4*streamLen)
 	e, to = openStream(p)
 	copy(from.Bytes(), testenv.Pattern(len(from.Bytes()), 9))
-	into := memOf(&p.B, t, streamLen)
+	into := memOf(t, &p.B, streamLen)
 	require.NoError(t, p.Finish(e.TagSend(1, []byte{1}, nil))) // the window grows too
-	require.NoError(t, p.Finish(to.Put([]byte{1}, p.A.Mem.Addr(), reverseKey(p, t, to), nil)))
+	require.NoError(t, p.Finish(to.Put([]byte{1}, p.A.Mem.Addr(), reverseKey(t, p, to), nil)))
 	r, err := p.B.W.TagRecv(into.Bytes(), 1, exact, nil, nil)
 	require.NoError(t, p.Finish(r, err))
 	p.Until(func() bool { return e.Messages().Most > 2*ucp.MinStreamAsked })
@@ -40,7 +40,7 @@ func announcing(t testing.TB) (p *ucppair.Pair, from *ucp.Mem, e, to *ucp.EP) {
 }
 
 // reverseKey makes a key for a's memory, and a lane of to for it.
-func reverseKey(p *ucppair.Pair, t testing.TB, to *ucp.EP) *ucp.RKey {
+func reverseKey(t testing.TB, p *ucppair.Pair, to *ucp.EP) *ucp.RKey {
 	key, err := to.Unpack(p.A.Mem.Pack())
 	require.NoError(t, err)
 	t.Cleanup(key.Close)
@@ -183,7 +183,7 @@ func TestStreamGet_Ends(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, from, e, to := announcing(t)
-			back := memOf(&p.B, t, streamLen)
+			back := memOf(t, &p.B, streamLen)
 			ended := 0
 			count := func(error) { ended++ }
 			var sends []*ucp.Request

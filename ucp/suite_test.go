@@ -93,11 +93,11 @@ func TestAtomics(t *testing.T) {
 			for _, op := range ops {
 				for off := 0; off < 16; off += size {
 					t.Run(fmt.Sprintf("%d/%v/%d", size, op, off), func(t *testing.T) {
-						checkAtomic(p, t, op, size, off)
+						checkAtomic(t, p, op, size, off)
 					})
 				}
 			}
-			t.Run(fmt.Sprintf("%d/cswap", size), func(t *testing.T) { checkCSwap(p, t, size) })
+			t.Run(fmt.Sprintf("%d/cswap", size), func(t *testing.T) { checkCSwap(t, p, size) })
 		}
 	})
 }
@@ -115,7 +115,7 @@ func word(p *ucppair.Pair, off, size int) uint64 {
 	return binary.LittleEndian.Uint64(p.B.Mem.Bytes()[off:])
 }
 
-func checkAtomic(p *ucppair.Pair, t *testing.T, op uct.AtomicOp, size, off int) {
+func checkAtomic(t *testing.T, p *ucppair.Pair, op uct.AtomicOp, size, off int) {
 	const value = 0x1122334455667788
 	raddr := p.B.Mem.Addr() + uint64(off)
 	old := fill(p, off, size)
@@ -134,7 +134,7 @@ func checkAtomic(p *ucppair.Pair, t *testing.T, op uct.AtomicOp, size, off int) 
 	testenv.RequireBytes(t, after, p.B.Mem.Bytes()[:32])
 }
 
-func checkCSwap(p *ucppair.Pair, t *testing.T, size int) {
+func checkCSwap(t *testing.T, p *ucppair.Pair, size int) {
 	old := fill(p, 4*size%32, size)
 	raddr := p.B.Mem.Addr() + uint64(4*size%32)
 	result := new(uint64)

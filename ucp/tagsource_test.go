@@ -144,7 +144,7 @@ func TestRestrictTags_Tuples(t *testing.T) {
 // until the dialer has proven that it is the worker of its address.
 func TestListen_UnprovenSendsNothing(t *testing.T) {
 	p := ucppair.New(t, faketp.Set("like tcp", faketp.LikeTCP()), ucp.Config{})
-	l := listen(&p.B, t, "unix", abstractName(), ucp.ListenConfig{})
+	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	sent := false
 	peer, err := p.A.W.DialWith(t.Context(), "unix", l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
 		return progressing(p)(ctx, func() bool {

@@ -26,8 +26,8 @@ func TestThreshold_ByCost(t *testing.T) {
 	require.Less(t, from.From, ucp.DefaultRndvThresh)
 	assert.Equal(t, ucp.DefaultRndvThresh, p.A.EP.AnnouncedFrom(nil).From)
 	for _, n := range []int{from.From - 1, from.From} {
-		assert.Equal(t, n == from.From, usesRndv(p, t, n, &ucp.OpParams{Mem: p.A.Mem}), "%d bytes", n)
-		assert.False(t, usesRndv(p, t, n, nil), "%d bytes that are not registered", n)
+		assert.Equal(t, n == from.From, usesRndv(t, p, n, &ucp.OpParams{Mem: p.A.Mem}), "%d bytes", n)
+		assert.False(t, usesRndv(t, p, n, nil), "%d bytes that are not registered", n)
 	}
 	text := p.A.EP.Explain()
 	assert.Contains(t, text, "threshold: "+from.Why+"\n")
@@ -46,13 +46,13 @@ func TestThreshold_SlowCopies(t *testing.T) {
 	require.Less(t, from, p.A.W.Ifaces()[0].EagerLimit())
 	require.GreaterOrEqual(t, from, proto.ShortestAnnounced)
 	for _, n := range []int{from - 1, from} {
-		assert.Equal(t, n == from, usesRndv(p, t, n, &ucp.OpParams{Mem: p.A.Mem}), "%d bytes", n)
-		assert.False(t, usesRndv(p, t, n, nil), "%d bytes that are not registered", n)
+		assert.Equal(t, n == from, usesRndv(t, p, n, &ucp.OpParams{Mem: p.A.Mem}), "%d bytes", n)
+		assert.False(t, usesRndv(t, p, n, nil), "%d bytes that are not registered", n)
 	}
 }
 
 // usesRndv sends n bytes, for which there is credit, and reports whether they used rendezvous.
-func usesRndv(p *ucppair.Pair, t *testing.T, n int, params *ucp.OpParams) bool {
+func usesRndv(t *testing.T, p *ucppair.Pair, n int, params *ucp.OpParams) bool {
 	t.Helper()
 	for p.A.EP.Messages() == nil || p.A.EP.Messages().Credit < window.Charge(n) { // the first messages make the peer grant more credit
 		recv, err := p.B.W.TagRecv(make([]byte, 1), 1, exact, nil, nil)
@@ -80,7 +80,7 @@ func usesRndv(p *ucppair.Pair, t *testing.T, n int, params *ucp.OpParams) bool {
 func TestThreshold_Configured(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{RndvThresh: config.MemSize(30 << 10)}).Both().Warm()
 	assert.Equal(t, 30<<10, p.A.EP.AnnouncedFrom(p.A.Mem).From)
-	assert.False(t, usesRndv(p, t, 30<<10-1, &ucp.OpParams{Mem: p.A.Mem}))
-	assert.True(t, usesRndv(p, t, 30<<10, &ucp.OpParams{Mem: p.A.Mem}))
+	assert.False(t, usesRndv(t, p, 30<<10-1, &ucp.OpParams{Mem: p.A.Mem}))
+	assert.True(t, usesRndv(t, p, 30<<10, &ucp.OpParams{Mem: p.A.Mem}))
 	assert.Contains(t, p.A.EP.Explain(), "threshold: RNDV_THRESH=30720\n")
 }

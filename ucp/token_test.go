@@ -29,7 +29,7 @@ func TestDial_Token(t *testing.T) {
 			a := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{AuthToken: tc.dials})
 			b := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{AuthToken: tc.listens})
 			p := &ucppair.Pair{T: t, A: a.A, B: b.B}
-			l := listen(&p.B, t, network, address, ucp.ListenConfig{})
+			l := listen(t, &p.B, network, address, ucp.ListenConfig{})
 			peer, err := dialTo(p, l, ucp.DialConfig{})
 			if tc.dials == tc.listens {
 				require.NoError(t, err)

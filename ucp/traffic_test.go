@@ -167,7 +167,7 @@ func TestStats_Waits(t *testing.T) {
 // TestStats_Dials: each call of Dial is counted by its result.
 func TestStats_Dials(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("sm", "sm"), ucp.Config{})
-	l := listen(&p.B, t, "unix", "@"+t.Name(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool { return string(r.Private) == "friend" }})
+	l := listen(t, &p.B, "unix", "@"+t.Name(), ucp.ListenConfig{Accept: func(r *ucp.ConnRequest) bool { return string(r.Private) == "friend" }})
 	for _, private := range []string{"friend", "foe"} {
 		_, _ = p.A.W.DialWith(t.Context(), "unix", l.Addr().String(), &ucp.DialConfig{Private: []byte(private)}, progressing(p))
 	}

@@ -353,7 +353,7 @@ func TestTransferList_LaneReplaced(t *testing.T) {
 	require.ErrorIs(t, p.Flush(), ucs.ErrTimedOut)
 	require.NoError(t, p.A.EP.Err())
 	testenv.RequireBytes(t, p.A.Mem.Bytes()[depth*each:n*each], p.B.Mem.Bytes()[depth*each:n*each])
-	checkMoved(p, t)
+	checkMoved(t, p)
 }
 
 // TestTransferList_Rails: large transfers of a list are split over several lanes, as single operations are.
