@@ -268,10 +268,10 @@ func TestAlarm_ChecksConnectedEPsOnly(t *testing.T) {
 		require.NoError(t, p.Finish(ep.TagSend(1, []byte{1}, nil)))
 		eps = append(eps, ep)
 	}
-	assert.Equal(t, used, p.A.W.Linked())
+	assert.Equal(t, used, p.A.W.LinkedEPs())
 	for i, ep := range eps {
 		require.NoError(t, p.Finish(ep.Close(ucp.CloseFlush)))
-		p.Until(func() bool { return p.A.W.Linked() == used-1-i })
+		p.Until(func() bool { return p.A.W.LinkedEPs() == used-1-i })
 	}
-	p.Until(func() bool { return p.B.W.Linked() == 0 })
+	p.Until(func() bool { return p.B.W.LinkedEPs() == 0 })
 }

@@ -64,7 +64,7 @@ func TestBlocking_LocksBeforePost(t *testing.T) {
 			r.Release()
 		}
 	})
-	serveBoth(p)
+	serveB(p)
 	posts := 0
 	f.IfaceOf(0, 0).Posting = func() {
 		posts++
@@ -83,7 +83,7 @@ func TestBlocking_ClosedAnytime(t *testing.T) {
 	for range testenv.Rounds(50, 1000) {
 		p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeSM())
 		p.Connect().Warm()
-		serveBoth(p)
+		serveB(p)
 		forms := blockingForms(p)
 		forms[len(forms)-1] = blockingForm{"tag receive", func(ctx context.Context) error {
 			_, err := p.A.W.TagRecvWait(ctx, make([]byte, 1), 1, exact, nil)

@@ -418,7 +418,7 @@ func TestStream_DataCanceled(t *testing.T) {
 		r, err := to.StreamRecvData(ucp.Buffers(pieces(buf)), true, &n, nil)
 		require.NoError(t, err)
 		require.NoError(t, p.Finish(from.StreamSend(testenv.Pattern(60, 1), nil)))
-		p.Until(func() bool { return to.Messages().Stream().Came() == 61 }) // with the byte of streamed
+		p.Until(func() bool { return to.Messages().Stream().ReceiveOffset() == 61 }) // with the byte of streamed
 		require.True(t, r.Cancel())
 		require.ErrorIs(t, p.Finish(r, nil), ucs.ErrCanceled)
 		require.Equal(t, 60, n)

@@ -61,8 +61,8 @@ func (w *Worker) Peers() *conn.Peers { return &w.peers }
 // Names returns the numbers of EPs to each peer.
 func (w *Worker) Names() *conn.Names[*EP] { return &w.names }
 
-// Linked is the number of EPs that have lanes or connect them.
-func (w *Worker) Linked() int { return len(w.lanes.links) }
+// LinkedEPs is the number of EPs that have lanes or connect them.
+func (w *Worker) LinkedEPs() int { return len(w.lanes.links) }
 
 // HalfOpen returns the EPs of peers that no listener has accepted.
 func (w *Worker) HalfOpen() *conn.HalfOpen[*EP] { return &w.connecting.halfOpen }
@@ -86,8 +86,8 @@ func (w *Worker) UseAddressOf(other *Worker) {
 // Listeners is the number of open listeners.
 func (w *Worker) Listeners() int { return len(w.connecting.listening.listeners) }
 
-// HasNews reports whether a listener has something for the worker.
-func (w *Worker) HasNews() bool { return w.connecting.listening.hasNews.Load() }
+// HasListenerEvents reports whether a listener has something for the worker.
+func (w *Worker) HasListenerEvents() bool { return w.connecting.listening.hasNews.Load() }
 
 // KeysLen is the length in bytes of the keys that the listener has.
 func (l *Listener) KeysLen() int { return l.keysLen }
@@ -170,8 +170,8 @@ func (e *EP) Tried() int { return len(e.link.tried) }
 // MovesMessages reports whether the role of messages moves to another lane.
 func (e *EP) MovesMessages() bool { return e.link.moves != nil && e.link.moves.oldAM != nil }
 
-// Answers is the number of replies to atomics of the peer that were not sent yet.
-func (e *EP) Answers() int { return e.link.answers }
+// PendingReplies is the number of replies to atomics of the peer that were not sent yet.
+func (e *EP) PendingReplies() int { return e.link.answers }
 
 // Within is the time limit of each transport connection.
 func (e *EP) Within() time.Duration { return e.link.within }

@@ -23,7 +23,7 @@ const (
 	MaxMessage         = maxMessage
 	MaxEager           = maxEager
 	MaxCredit          = maxCredit
-	MaxKeptKey         = maxKeptKey
+	MaxStoredKey       = maxKeptKey
 	MaxSmallKey        = maxSmallKey
 	MinStreamAsked     = minStreamAsked
 	CopySlotLen        = copySlotLen
@@ -100,8 +100,8 @@ func (in *inbound) Total() int { return in.total }
 // Got is the number of bytes that have arrived.
 func (in *inbound) Got() int { return in.got }
 
-// Announced is the number of messages whose data is still at the peer.
-func (m *messages) Announced() (n int) {
+// AnnouncedCount is the number of messages whose data is still at the peer.
+func (m *messages) AnnouncedCount() (n int) {
 	for a := m.rndv.first; a != nil; a = a.next {
 		n++
 	}
@@ -120,17 +120,17 @@ func (m *messages) Stream() *stream { return m.stream }
 // Streaming is Stream, and makes the stream at the first call.
 func (m *messages) Streaming() *stream { return m.streaming() }
 
-// Came is the offset of the next byte to receive.
-func (s *stream) Came() uint64 { return s.came }
+// ReceiveOffset is the offset of the next byte to receive.
+func (s *stream) ReceiveOffset() uint64 { return s.came }
 
-// Sent is the offset of the next byte to send.
-func (s *stream) Sent() uint64 { return s.sent }
+// SendOffset is the offset of the next byte to send.
+func (s *stream) SendOffset() uint64 { return s.sent }
 
 // Starved reports whether a send waits for credit.
 func (s *stream) Starved() bool { return s.starved }
 
-// Asked is the number of bytes of an RTS without a reply.
-func (s *stream) Asked() int { return s.asked }
+// RequestedBytes is the number of bytes of an RTS to which the peer has not replied.
+func (s *stream) RequestedBytes() int { return s.asked }
 
 // Refused is the number of successive RTS whose bytes the peer did not read.
 func (s *stream) Refused() uint { return s.refused }

@@ -161,8 +161,8 @@ func (w *Worker) FinishBlocking(ctx context.Context, r *Request, err error) erro
 	return w.finishBlocking(ctx, r, err)
 }
 
-// NeverEnding returns a request that completes only by Complete.
-func (w *Worker) NeverEnding() *Request { return w.newRequest(nil, &groupStage) }
+// NewPendingRequest returns a request that completes only by Complete.
+func (w *Worker) NewPendingRequest() *Request { return w.newRequest(nil, &groupStage) }
 
 // Shared workers.
 
@@ -344,8 +344,8 @@ func (r *Request) OnDone(f func(error)) {
 // CountTransfers adds n to the number of transfers of a list that have not completed.
 func (r *Request) CountTransfers(n int) { recordOf[transferRecord](r).n += uint64(n) }
 
-// GiveUpWith is GiveUp with a function that makes progress.
-func (r *Request) GiveUpWith(until func(context.Context, func() bool) error) { r.giveUp(until) }
+// AbandonWith abandons r like a blocking call whose context is done. until makes progress.
+func (r *Request) AbandonWith(until func(context.Context, func() bool) error) { r.giveUp(until) }
 
 // StatusOf returns the status of an error.
 func StatusOf(err error) ucs.Status { return statusOf(err) }

@@ -67,8 +67,8 @@ func backOn(p *ucppair.Pair, kind string) bool {
 	return handshakesQuiet(p) && slices.Equal(kindsOf(p.A.EP), []string{kind}) && slices.Equal(kindsOf(p.B.EP), []string{kind})
 }
 
-// bothAway reports whether both sides have lanes, and none over frc.
-func bothAway(p *ucppair.Pair) bool {
+// bothOnSpare reports whether both sides have lanes over frc2, and none over frc.
+func bothOnSpare(p *ucppair.Pair) bool {
 	for _, x := range []*ucppair.End{&p.A, &p.B} {
 		if all := kindsOf(x.EP); slices.Contains(all, "frc") || !slices.Contains(all, "frc2") {
 			return false
@@ -109,7 +109,7 @@ func TestFailback(t *testing.T) {
 		assert.Empty(t, p.B.EP.Info().Retries, "the side that has proposed the lane tries it")
 
 		sleepWith(laneRetry/2, &p.A, &p.B)
-		require.True(t, bothAway(p), "the interval has not passed")
+		require.True(t, bothOnSpare(p), "the interval has not passed")
 		sleepWith(laneRetry/2+time.Second, &p.A, &p.B)
 		p.Until(func() bool { return backOn(p, "frc") })
 		for _, x := range []*ucppair.End{&p.A, &p.B} {
@@ -139,7 +139,7 @@ func TestFailback_DeadPath(t *testing.T) {
 				sleepWith(time.Second, &p.A, &p.B)
 			}
 			at = append(at, time.Since(start).Round(laneRetry))
-			p.Until(func() bool { return bothAway(p) })
+			p.Until(func() bool { return bothOnSpare(p) })
 			checkTraffic(t, p)
 		}
 		assert.IsIncreasing(t, at)
@@ -169,7 +169,7 @@ func TestFailback_TrialFails(t *testing.T) {
 // failTrial breaks a lane on trial over which no message has arrived.
 func failTrial(t *testing.T, here bool, st ucs.Status) {
 	p, f := failedOver(t, laneRetry)
-	p.Until(func() bool { return bothAway(p) })
+	p.Until(func() bool { return bothOnSpare(p) })
 	freeze := func(frozen bool) {
 		for _, i := range f.Ifaces {
 			i.Frozen = frozen && i.Kind.Name == "frc"
@@ -185,7 +185,7 @@ func failTrial(t *testing.T, here bool, st ucs.Status) {
 	require.GreaterOrEqual(t, trial, 0)
 	x.EP.Lanes().All[x.EP.LaneInfos()[trial].Number].EP.(*faketp.EP).Fail(st)
 	checkTraffic(t, p)
-	p.Until(func() bool { return bothAway(p) })
+	p.Until(func() bool { return bothOnSpare(p) })
 	freeze(false)
 	sleepWith(3*laneRetry, &p.A, &p.B)
 	p.Until(func() bool { return backOn(p, "frc") })
@@ -202,7 +202,7 @@ func TestFailback_Never(t *testing.T) {
 			_, waits := p.A.EP.Deadline()
 			assert.False(t, waits)
 			sleepWith(time.Minute, &p.A, &p.B)
-			assert.True(t, bothAway(p))
+			assert.True(t, bothOnSpare(p))
 			assert.Zero(t, counters(p.A.W)["worker.lane_retries"])
 		})
 	}
@@ -485,11 +485,11 @@ func TestFailback_Close(t *testing.T) {
 func TestFailback_NoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := failedOver(t, laneRetry)
-		p.Until(func() bool { return bothAway(p) })
+		p.Until(func() bool { return bothOnSpare(p) })
 		f.FailNext("new ep fud", ucs.ErrUnreachable)
 		sleepWith(laneRetry+time.Second, &p.A, &p.B)
 		assert.Empty(t, f.Failures, "the trial could not send anything")
-		require.True(t, bothAway(p))
+		require.True(t, bothOnSpare(p))
 		sleepWith(3*laneRetry, &p.A, &p.B)
 		p.Until(func() bool { return backOn(p, "frc") })
 		checkTraffic(t, p)

@@ -67,7 +67,7 @@ var idlers = []idler{
 		return background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
 	}},
 	{"waiter", func(t *testing.T, x *idleWorld) func() {
-		r := x.w.NeverEnding()
+		r := x.w.NewPendingRequest()
 		return background(1, func(ctx context.Context) error {
 			defer r.Release()
 			defer r.Complete(0)
@@ -77,7 +77,7 @@ var idlers = []idler{
 	{"shared", func(t *testing.T, x *idleWorld) func() {
 		s := x.w.Share()
 		return background(sharers, func(ctx context.Context) error {
-			return s.Run(ctx, func() (*ucp.Request, error) { return x.w.NeverEnding(), nil })
+			return s.Run(ctx, func() (*ucp.Request, error) { return x.w.NewPendingRequest(), nil })
 		})
 	}},
 }

@@ -190,7 +190,7 @@ func (x *lies) state() string {
 		s.WriteString(r.Text())
 	}
 	m, w := x.A.EP.Messages(), x.A.W
-	fmt.Fprintln(&s, x.A.EP.Phase(), m.Credit, m.Held, m.Inbound().Got(), m.Stream().Sent(), m.Stream().Came(), m.Stream().Asked())
+	fmt.Fprintln(&s, x.A.EP.Phase(), m.Credit, m.Held, m.Inbound().Got(), m.Stream().SendOffset(), m.Stream().ReceiveOffset(), m.Stream().RequestedBytes())
 	fmt.Fprintln(&s, w.Tags().Unexpected(), w.RemoteRequests().Len(), w.EPs().Len(), x.notified)
 	return s.String()
 }
@@ -224,7 +224,7 @@ func aboutConnection(ep uint64, to *ucp.EP) []lie {
 	h := &wire.Head{Word: 11, EP: ep}
 	head, data := h.Append(nil), []byte("a lie")
 	rts := append(slices.Clone(head), (&wire.RTS{ID: 5, Length: 5}).Append(nil)...)
-	stream := (&wire.Head{Word: to.Messages().Stream().Came(), EP: ep}).Append(nil)
+	stream := (&wire.Head{Word: to.Messages().Stream().ReceiveOffset(), EP: ep}).Append(nil)
 	active := (&wire.Head{Word: ucp.ActiveWord(7, nil), EP: ep}).Append(nil)
 	return []lie{
 		{"TAG", wire.AMTag, append(slices.Clone(head), data...)},
@@ -236,7 +236,7 @@ func aboutConnection(ep uint64, to *ucp.EP) []lie {
 		{"ACTIVE RTS", wire.AMActiveRTS, append(slices.Clone(active), rts[wire.HeadLen:]...)},
 		{"ACTIVE SHORT", wire.AMActiveShort, append(hostileHead(wire.ShortActive(ep) | 7)[:wire.WordLen], data...)},
 		{"STREAM", wire.AMStream, append(slices.Clone(stream), data...)},
-		{"STREAM END", wire.AMStreamEnd, (&wire.Control{EP: ep, ID: to.Messages().Stream().Came()}).Append(nil)},
+		{"STREAM END", wire.AMStreamEnd, (&wire.Control{EP: ep, ID: to.Messages().Stream().ReceiveOffset()}).Append(nil)},
 		{"STREAM RTS", wire.AMStreamRTS, append(slices.Clone(stream), rts[wire.HeadLen:]...)},
 		{"NOTIFY", wire.AMNotify, (&wire.Notify{EP: ep, Word: 9}).Append(nil)},
 		{"ATOMIC", wire.AMRequest, (&wire.Request{Op: uct.AtomicAdd, Size: 8, EP: ep, ID: 1}).Append(nil)},

@@ -73,7 +73,7 @@ func TestListener_Processes(t *testing.T) {
 				if n.network == "unix" {
 					assert.Equal(t, c.Process.Pid, l.peers[i].From.PID)
 				}
-				seePeer(p, l, c, i, how)
+				checkPeerEnds(p, l, c, i, how)
 			}
 			assert.Equal(t, []string{"connected 0", "disconnected 0", "connected 1", "disconnected 1", "connected 2", "disconnected 2"}, l.events)
 			p.Until(func() bool { return p.B.W.EPs().Len() == 0 })
@@ -81,8 +81,8 @@ func TestListener_Processes(t *testing.T) {
 	}
 }
 
-// seePeer disconnects peer i, and checks that l gets a callback with the reason.
-func seePeer(p *ucppair.Pair, l *watched, c *roles.Child, i int, how string) {
+// checkPeerEnds closes or stops peer i, and checks that l gets a callback with the reason.
+func checkPeerEnds(p *ucppair.Pair, l *watched, c *roles.Child, i int, how string) {
 	want := ucs.ErrConnReset
 	switch how {
 	case "close":

@@ -364,7 +364,7 @@ func TestDial_ListenerOutOfFiles(t *testing.T) {
 	p := ucppair.New(t, tlsets.Real("tcp", "tcp"), ucp.Config{})
 	l := listen(t, &p.B, "unix", abstractName(), ucp.ListenConfig{})
 	_, err := p.A.W.DialWith(t.Context(), "unix", l.Addr().String(), &ucp.DialConfig{}, func(ctx context.Context, done func() bool) error {
-		for !p.B.W.HasNews() && !done() {
+		for !p.B.W.HasListenerEvents() && !done() {
 			p.A.W.Progress()
 		}
 		testenv.WithoutDescriptors(t, func() { p.B.W.Progress() })

@@ -201,7 +201,7 @@ func TestLoopback_CloseMatched(t *testing.T) {
 func TestLoopback_CloseUnmatched(t *testing.T) {
 	p, _ := ucppair.Fake(t, ucp.Config{}, faketp.LikeRC(), faketp.LikeUD())
 	p.Both()
-	apart := unmatched(t, p.A.W, p.B.W, p.A.EP, func() *ucp.EP { return epFrom(&p.B, p) })
+	apart := unmatched(t, p.A.W, p.B.W, p.A.EP, func() *ucp.EP { return epOfSender(&p.B, p) })
 	overLoopback(t, ucp.Config{}, func(t *testing.T, w *ucp.Worker) {
 		e := loopbackEP(t, w)
 		assert.Equal(t, apart, unmatched(t, w, w, e, func() *ucp.EP { return e }))
@@ -304,7 +304,7 @@ func TestLoopback_Cancel(t *testing.T) {
 	overLoopback(t, ucp.Config{}, func(t *testing.T, w *ucp.Worker) {
 		e := loopbackEP(t, w)
 		r := mustStart(e.TagSend(1, testenv.Pattern(1<<20, 1), nil))
-		within(t, w, func() bool { return e.Messages() != nil && e.Messages().Announced() > 0 })
+		within(t, w, func() bool { return e.Messages() != nil && e.Messages().AnnouncedCount() > 0 })
 		require.False(t, r.Cancel())
 		closing := mustStart(e.Close(ucp.CloseFlush))
 		require.ErrorIs(t, complete(t, w, r), ucs.ErrCanceled)

@@ -186,7 +186,7 @@ func (x *talk) progress(e *ucppair.End) {
 }
 
 // bytesStreamed returns the number of bytes of the stream that have arrived.
-func bytesStreamed(e *ucp.EP) uint64 { return e.Messages().Stream().Came() }
+func bytesStreamed(e *ucp.EP) uint64 { return e.Messages().Stream().ReceiveOffset() }
 
 // talkActs are the actions of a history.
 var talkActs = []func(x *talk){

@@ -146,7 +146,7 @@ func TestNetwork_TwoHosts(t *testing.T) {
 		assert.Equal(t, "far", string(p.B.Mem.Bytes()[:3]))
 		assert.Equal(t, cable.FarAddr, l.peers[0].From.Addr.Addr())
 		assert.Contains(t, devicesOf(&p.B), cable.Near)
-		seePeer(p, l, c, 0, "close")
+		checkPeerEnds(p, l, c, 0, "close")
 	}
 }
 

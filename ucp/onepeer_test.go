@@ -61,7 +61,7 @@ var windowFills = []struct {
 	send func(w *ucp.Worker, e *ucp.EP, n int) bool // sends the nth message; false: it uses more than room
 }{
 	{"announcements with keys", func(w *ucp.Worker, e *ucp.EP, n int) bool {
-		key := make([]byte, ucp.MaxKeptKey)
+		key := make([]byte, ucp.MaxStoredKey)
 		if e.Messages().Size == window.Least {
 			key = key[:ucp.MaxSmallKey]
 		}
@@ -89,7 +89,7 @@ var windowFills = []struct {
 	}},
 	{"stream data", func(w *ucp.Worker, e *ucp.EP, n int) bool {
 		return fits(e, 1025, func(h []byte) {
-			b := append((&wire.Head{Word: e.Messages().Streaming().Came(), EP: e.ID()}).Append(nil), make([]byte, 1025)...)
+			b := append((&wire.Head{Word: e.Messages().Streaming().ReceiveOffset(), EP: e.ID()}).Append(nil), make([]byte, 1025)...)
 			w.Handler(wire.AMStream)(b, nil)
 		})
 	}},

@@ -165,7 +165,7 @@ func TestRndv_GivenUp(t *testing.T) {
 			p.Step()
 		}
 		if recv != nil {
-			recv.GiveUpWith(func(_ context.Context, back func() bool) error {
+			recv.AbandonWith(func(_ context.Context, back func() bool) error {
 				p.Until(back)
 				return nil
 			})

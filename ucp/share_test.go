@@ -32,7 +32,7 @@ func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 			w.Engine().Spin.Fixed, w.Engine().ParkLimit = engine.YieldPolls, time.Hour
 		}
 		p.Connect()
-		serveBoth(p)
+		serveB(p)
 		ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 		defer cancel()
 		s := p.A.W.Share()
@@ -178,7 +178,7 @@ func TestSharedWorker_AnotherSleeps(t *testing.T) {
 	untilParked(t, s, 4)
 	giveUp()
 	assert.ErrorIs(t, gone()[0], context.Canceled)
-	serveBoth(p)
+	serveB(p)
 	for _, err := range rest() {
 		assert.NoError(t, err)
 	}

@@ -70,7 +70,7 @@ func TestStreamGet_ToReceives(t *testing.T) {
 		total += n
 	}
 	r := sendFrom(t, e, from, 0, streamLen)
-	require.Equal(t, streamLen, e.Messages().Stream().Asked())
+	require.Equal(t, streamLen, e.Messages().Stream().RequestedBytes())
 	assert.False(t, r.Cancel(), "the peer reads the buffer")
 	assert.True(t, r.BufferInUse())
 	p.B.W.Progress()
@@ -196,7 +196,7 @@ func TestStreamGet_Ends(t *testing.T) {
 				require.NotNil(t, r)
 				sends = append(sends, r)
 			}
-			require.Positive(t, e.Messages().Stream().Asked())
+			require.Positive(t, e.Messages().Stream().RequestedBytes())
 			closing := tc.ends(p, e, to)
 			p.Until(func() bool { return sends[0].Done() })
 			err := sends[0].Result()
@@ -246,7 +246,7 @@ func TestStreamGet_Forged(t *testing.T) {
 		h := wire.Head{Word: off, EP: to.ID()}
 		return append(rts.Append(h.Append(nil)), rest...)
 	}
-	at := to.Messages().Stream().Came()
+	at := to.Messages().Stream().ReceiveOffset()
 	takesNone(t, w, []forged{
 		{"nothing", w.Handler(wire.AMStreamRTS), nil},
 		{"no name", w.Handler(wire.AMStreamRTS), rts(at, wire.RTS{Length: 1})},
@@ -256,7 +256,7 @@ func TestStreamGet_Forged(t *testing.T) {
 	})
 	taken := p.A.W.Handler(wire.AMStreamTaken)
 	r := sendFrom(t, e, from, 0, streamLen)
-	id := e.Messages().Stream().Sent() + streamLen
+	id := e.Messages().Stream().SendOffset() + streamLen
 	takesNone(t, p.A.W, []forged{
 		{"another announcement", taken, control(e.ID(), id+1, 0)},
 		{"another connection", taken, control(e.ID()+100, id, 0)},
@@ -266,9 +266,9 @@ func TestStreamGet_Forged(t *testing.T) {
 	require.NoError(t, p.Finish(r, nil))
 	takesNone(t, p.A.W, []forged{{"after the end", taken, control(e.ID(), id, 0)}})
 
-	w.Handler(wire.AMStreamRTS)(rts(to.Messages().Stream().Came(), wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.A.Mem.Pack()}), nil)
-	assert.Equal(t, uint64(streamLen)+at, to.Messages().Stream().Came(), "no data has arrived")
-	w.Handler(wire.AMStreamRTS)(rts(to.Messages().Stream().Came()+1, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.A.Mem.Pack()}), nil)
+	w.Handler(wire.AMStreamRTS)(rts(to.Messages().Stream().ReceiveOffset(), wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.A.Mem.Pack()}), nil)
+	assert.Equal(t, uint64(streamLen)+at, to.Messages().Stream().ReceiveOffset(), "no data has arrived")
+	w.Handler(wire.AMStreamRTS)(rts(to.Messages().Stream().ReceiveOffset()+1, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.A.Mem.Pack()}), nil)
 	require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
 }
 
@@ -306,7 +306,7 @@ func TestStreamGet_ReaderCloses(t *testing.T) {
 		require.NoError(t, err)
 		send, err := e.StreamSend(from.Bytes()[:streamLen], &ucp.OpParams{Mem: from})
 		require.NoError(t, err)
-		require.Positive(t, e.Messages().Stream().Asked())
+		require.Positive(t, e.Messages().Stream().RequestedBytes())
 		p.Until(func() bool { return r.Done() && send.Done() && (closing == nil || closing.Done()) })
 		assert.Equal(t, from.Bytes()[:len(buf)], buf)
 		assert.Len(t, buf, n)

@@ -103,13 +103,13 @@ func TestTagProbe_Partial(t *testing.T) {
 				testenv.RequireBytes(t, testenv.Pattern(size, 2), buf)
 			}
 			require.NoError(t, p.Finish(sent, nil))
-			p.Until(func() bool { return epFrom(&p.B, p).Messages().Held == 0 })
+			p.Until(func() bool { return epOfSender(&p.B, p).Messages().Held == 0 })
 		}
 	})
 }
 
-// epFrom returns the EP of x over which messages of the other end of p arrive.
-func epFrom(x *ucppair.End, p *ucppair.Pair) *ucp.EP {
+// epOfSender returns the EP of x over which messages of the other end of p arrive.
+func epOfSender(x *ucppair.End, p *ucppair.Pair) *ucp.EP {
 	for e := range x.W.EPs().All() {
 		if e.Messages() != nil && (e != p.A.EP || p.Oneself() && e.Messages().Held > 0) {
 			return e
@@ -218,7 +218,7 @@ func TestTag_SenderCloses(t *testing.T) {
 		other, err := p.B.W.TagRecv(make([]byte, 8), 4, exact, nil, nil)
 		require.NoError(t, err)
 		parts := []*ucp.Request{tagSend(p, 2, testenv.Pattern(size, 2))}
-		sender := epFrom(&p.B, p)
+		sender := epOfSender(&p.B, p)
 		p.Until(func() bool { return sender.Messages().Inbound() != nil || into.Done() })
 		closing, err := p.A.EP.Close(ucp.CloseForce)
 		require.NoError(t, err)

@@ -135,7 +135,7 @@ func TestRestrictTags_Tuples(t *testing.T) {
 			p.Step()
 		}
 		p.Until(func() bool { return p.B.W.BadMessages().Load() >= bad+20 })
-		require.EqualValues(t, 1, tupleStat(&p.B, "opened"))
+		require.EqualValues(t, 1, tupleStat(p.B.W, "opened"))
 		passTag(p, 1<<32|7, 300, 1)
 	})
 }

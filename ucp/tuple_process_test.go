@@ -449,7 +449,7 @@ func TestTuple_Killed(t *testing.T) {
 			x, err := newTupler(w)
 			require.NoError(t, err)
 			rng := rand.New(rand.NewPCG(5, 6))
-			stat := func(name string) uint64 { return tupleStat((&ucppair.End{W: w}), name) }
+			stat := func(name string) uint64 { return tupleStat(w, name) }
 			throughQueues := func() bool { return stat("receives") > 0 && stat("sends") > 0 }
 			for seed := range testenv.Rounds(5, 300) {
 				count := 1 + rng.IntN(150)

@@ -61,8 +61,8 @@ func overQueues(t *testing.T, f func(t *testing.T, p *ucppair.Pair)) {
 	}
 }
 
-// tupleStat returns a counter of tuple queues of a worker.
-func tupleStat(x *ucppair.End, name string) uint64 { return counters(x.W)["worker/tupleq."+name] }
+// tupleStat returns a counter of tuple queues of w.
+func tupleStat(w *ucp.Worker, name string) uint64 { return counters(w)["worker/tupleq."+name] }
 
 // passTag sends a message and receives it.
 func passTag(p *ucppair.Pair, tag uint64, n, seed int) {
@@ -80,11 +80,11 @@ func passTag(p *ucppair.Pair, tag uint64, n, seed int) {
 // openTuple makes messages of a tag use a queue.
 func openTuple(p *ucppair.Pair, tag uint64) {
 	p.T.Helper()
-	before, k := tupleStat(&p.B, "receives"), 0
+	before, k := tupleStat(p.B.W, "receives"), 0
 	testenv.ProgressWithin(p.T, testenv.Watchdog, func() bool {
 		k++
 		passTag(p, tag, 64, k)
-		return tupleStat(&p.B, "receives") > before
+		return tupleStat(p.B.W, "receives") > before
 	})
 }
 
@@ -94,9 +94,9 @@ func TestTuple_MessagesGoThroughQueues(t *testing.T) {
 		for k, n := range []int{0, 1, 8, 300, 5000, 100_000} {
 			passTag(p, 7, n, k)
 		}
-		assert.EqualValues(t, 7, tupleStat(&p.B, "receives"))
-		assert.EqualValues(t, 7, tupleStat(&p.A, "sends"))
-		assert.Zero(t, tupleStat(&p.A, "resent"))
+		assert.EqualValues(t, 7, tupleStat(p.B.W, "receives"))
+		assert.EqualValues(t, 7, tupleStat(p.A.W, "sends"))
+		assert.Zero(t, tupleStat(p.A.W, "resent"))
 	})
 }
 
@@ -163,7 +163,7 @@ func tupleModel(t *testing.T, set tlsets.Set, cfg ucp.Config) {
 		m := &tagModel{t: rt, p: ucppair.New(t, set, cfg).Connect(), masks: mostlyExact}
 		passTag(m.p, 9, 8, 0) // connects
 		m.settle = func() { m.p.Until(m.quiet) }
-		through -= tupleStat(&m.p.B, "receives")
+		through -= tupleStat(m.p.B.W, "receives")
 		for tag := range rapid.Uint64Range(0, 4).Draw(rt, "open") {
 			openTuple(m.p, tag)
 			passTag(m.p, tag, 8, 0) // through the queue; later ones may or may not
@@ -174,7 +174,7 @@ func tupleModel(t *testing.T, set tlsets.Set, cfg ucp.Config) {
 			"cancel": func(*rapid.T) { m.cancel() }, "probe": func(*rapid.T) { m.probe() },
 		})
 		m.drain()
-		through += tupleStat(&m.p.B, "receives")
+		through += tupleStat(m.p.B.W, "receives")
 	})
 	assert.Positive(t, through, "messages through queues")
 	t.Logf("%d messages went through queues", through)

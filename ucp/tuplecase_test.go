@@ -89,7 +89,7 @@ func TestTuple_SendsNoControlMessage(t *testing.T) {
 	settleQueues(p)
 	const count, n = 20, 2000
 	before := *over
-	told := tupleStat(&p.A, "messages") + tupleStat(&p.B, "messages")
+	told := tupleStat(p.A.W, "messages") + tupleStat(p.B.W, "messages")
 	over.from, over.to = nil, nil
 	for k := range count {
 		src, dst := p.A.Mem.Bytes()[k*n:(k+1)*n], p.B.Mem.Bytes()[k*n:(k+1)*n]
@@ -114,8 +114,8 @@ func TestTuple_SendsNoControlMessage(t *testing.T) {
 	settleQueues(p)
 	assert.Equal(t, before.messages, over.messages, "messages beside the data")
 	assert.Equal(t, before.sends+count, over.sends)
-	assert.Equal(t, told, tupleStat(&p.A, "messages")+tupleStat(&p.B, "messages"))
-	assert.Zero(t, tupleStat(&p.A, "copies"))
+	assert.Equal(t, told, tupleStat(p.A.W, "messages")+tupleStat(p.B.W, "messages"))
+	assert.Zero(t, tupleStat(p.A.W, "copies"))
 }
 
 // TestTuple_Copies: with tupleq_copy small sends complete in the call.
@@ -124,7 +124,7 @@ func TestTuple_Copies(t *testing.T) {
 	cfg.TagProto = "tupleq_copy"
 	p := ucppair.New(t, queues(), cfg).Connect()
 	openTuple(p, 7)
-	before := tupleStat(&p.A, "copies")
+	before := tupleStat(p.A.W, "copies")
 	buf := testenv.Pattern(ucp.CopySlotLen, 3)
 	s, err := p.A.EP.TagSend(7, buf, nil)
 	require.NoError(t, err)
@@ -134,9 +134,9 @@ func TestTuple_Copies(t *testing.T) {
 	r, err := p.B.W.TagRecv(got, 7, exact, nil, nil)
 	require.NoError(t, p.Finish(r, err))
 	testenv.RequireBytes(t, testenv.Pattern(ucp.CopySlotLen, 3), got[:ucp.CopySlotLen])
-	assert.Equal(t, before+1, tupleStat(&p.A, "copies"))
+	assert.Equal(t, before+1, tupleStat(p.A.W, "copies"))
 	passTag(p, 7, ucp.CopySlotLen+1, 5)
-	assert.Equal(t, before+1, tupleStat(&p.A, "copies"), "a larger one is not copied")
+	assert.Equal(t, before+1, tupleStat(p.A.W, "copies"), "a larger one is not copied")
 }
 
 // TestAllocs_Tuples: messages allocate nothing after the queues are open and the pools warm.
@@ -164,9 +164,9 @@ func TestAllocs_Tuples(t *testing.T) {
 			for range 100 {
 				once()
 			}
-			before := tupleStat(&p.A, "sends")
+			before := tupleStat(p.A.W, "sends")
 			testenv.NoAllocs(t, "a message through a queue", once)
-			assert.Greater(t, tupleStat(&p.A, "sends"), before)
+			assert.Greater(t, tupleStat(p.A.W, "sends"), before)
 		})
 	}
 }
@@ -210,7 +210,7 @@ func TestTuple_OrderAtTheSwitch(t *testing.T) {
 				for _, s := range sends {
 					require.NoError(t, p.Finish(s, nil))
 				}
-				if tupleStat(&p.B, "receives") == 0 { // all messages were faster than the queue
+				if tupleStat(p.B.W, "receives") == 0 { // all messages were faster than the queue
 					openTuple(p, 7)
 				}
 			})
@@ -246,7 +246,7 @@ func TestTuple_ReceivedInAnotherOrder(t *testing.T) {
 		for _, s := range sends {
 			require.NoError(t, p.Finish(s, nil))
 		}
-		assert.Positive(t, tupleStat(&p.A, "closed_busy"))
+		assert.Positive(t, tupleStat(p.A.W, "closed_busy"))
 		passTag(p, 3, n, 1)
 	})
 }
@@ -256,7 +256,7 @@ func TestTuple_ReceivedInAnotherOrder(t *testing.T) {
 func TestTuple_Truncated(t *testing.T) {
 	overQueues(t, func(t *testing.T, p *ucppair.Pair) {
 		openTuple(p, 7)
-		received := tupleStat(&p.B, "receives")
+		received := tupleStat(p.B.W, "receives")
 		for k, room := range []int{0, 10, 999, 1000, 2000} {
 			info, got := &ucp.TagInfo{}, make([]byte, room)
 			r, err := p.B.W.TagRecv(got, 7, exact, info, nil)
@@ -274,9 +274,9 @@ func TestTuple_Truncated(t *testing.T) {
 			testenv.RequireBytes(t, testenv.Pattern(1000, k)[:min(room, 1000)], got[:min(room, 1000)])
 			testenv.RequireZero(t, got[min(room, 1000):], "beyond the message")
 		}
-		assert.Equal(t, received+5, tupleStat(&p.B, "receives"))
+		assert.Equal(t, received+5, tupleStat(p.B.W, "receives"))
 		passTag(p, 7, 3<<20, 9)
-		assert.Equal(t, uint64(1), tupleStat(&p.A, "closed_long"))
+		assert.Equal(t, uint64(1), tupleStat(p.A.W, "closed_long"))
 		openTuple(p, 7)
 	})
 }
@@ -303,7 +303,7 @@ func TestTuple_Cancel(t *testing.T) {
 			testenv.RequireBytes(t, testenv.Pattern(100, k), bufs[2*k])
 		}
 		testenv.RequireZero(t, bufs[1], "the receive was canceled")
-		assert.Equal(t, uint64(1), tupleStat(&p.B, "closed_cancel"))
+		assert.Equal(t, uint64(1), tupleStat(p.B.W, "closed_cancel"))
 		openTuple(p, 7)
 	})
 }
@@ -323,12 +323,12 @@ func TestTuple_Wildcards(t *testing.T) {
 		require.NoError(t, p.Finish(r, nil))
 		require.NoError(t, p.Finish(s, nil))
 		testenv.RequireBytes(t, testenv.Pattern(100, k), got)
-		assert.EqualValues(t, k+1, tupleStat(&p.B, "closed_wildcard"))
+		assert.EqualValues(t, k+1, tupleStat(p.B.W, "closed_wildcard"))
 		openTuple(p, 0x10)
 	}
-	before := tupleStat(&p.B, "receives")
+	before := tupleStat(p.B.W, "receives")
 	passTag(p, 0x21, 50, 1)
-	assert.Equal(t, before+1, tupleStat(&p.B, "receives"), "other queues remain open")
+	assert.Equal(t, before+1, tupleStat(p.B.W, "receives"), "other queues remain open")
 }
 
 // TestTuple_NoWildcards: a mask is rejected if the configuration promises that there is none.
@@ -354,8 +354,8 @@ func TestTuple_Evicts(t *testing.T) {
 			require.LessOrEqual(t, queues, 3)
 		}
 	}
-	assert.Positive(t, tupleStat(&p.A, "closed_evicted")+tupleStat(&p.B, "closed_evicted"))
-	assert.Positive(t, tupleStat(&p.B, "receives"))
+	assert.Positive(t, tupleStat(p.A.W, "closed_evicted")+tupleStat(p.B.W, "closed_evicted"))
+	assert.Positive(t, tupleStat(p.B.W, "receives"))
 }
 
 // TestTuple_AnotherSender: a message of another peer with the same tag matches the receive that is in the queue of the
@@ -373,5 +373,5 @@ func TestTuple_AnotherSender(t *testing.T) {
 	require.NoError(t, p.Finish(r, nil))
 	require.NoError(t, p.Finish(s, nil))
 	testenv.RequireBytes(t, testenv.Pattern(100, 4), got)
-	assert.EqualValues(t, 1, tupleStat(&p.B, "closed_other"))
+	assert.EqualValues(t, 1, tupleStat(p.B.W, "closed_other"))
 }

@@ -95,7 +95,7 @@ func (c *crowd) until(ok func() bool) {
 // stat returns the sum of a counter of tuple queues.
 func (c *crowd) stat(name string) (n uint64) {
 	for _, x := range c.ends {
-		n += tupleStat(x, name)
+		n += tupleStat(x.W, name)
 	}
 	return n
 }

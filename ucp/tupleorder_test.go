@@ -104,7 +104,7 @@ func TestTuple_QueueBesideUnreceived(t *testing.T) {
 	sent := sendUnreceived(p, 10)
 	count := p.B.W.Tags().Unexpected() + p.A.EP.WaitingMessages()
 	late := sendMany(p, 7, 2)
-	keepUnexpected(p, 7, 1)
+	receiveUnexpected(p, 7, 1)
 	// The receives of two queued messages change the places of the later messages through the queue.
 	buf := make([]byte, 8)
 	for _, tag := range []int{1000 + count - 1, 1000 + count - 3} {
@@ -118,7 +118,7 @@ func TestTuple_QueueBesideUnreceived(t *testing.T) {
 		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, uint64(tag), exact, nil, nil)))
 	}
 	settleQueues(p)
-	assert.Equal(t, []uint64{7, uint64(1000 + count - 2), 7, 7, 9}, tagsOf(p, 5))
+	assert.Equal(t, []uint64{7, uint64(1000 + count - 2), 7, 7, 9}, receiveTags(p, 5))
 	for _, list := range [][]*ucp.Request{early, sent, late, last} {
 		finishAll(p, list)
 	}
@@ -132,7 +132,7 @@ func TestTuple_OpensAfterUnreceived(t *testing.T) {
 	passTag(p, 7, 8, 1)
 	settleQueues(p)
 	first := sendMany(p, 7, 1) // requests the queue
-	requested := tupleStat(&p.A, "messages")
+	requested := tupleStat(p.A.W, "messages")
 	sent := sendUnreceived(p, 10)
 	settleQueues(p)
 	for k := range 5 {
@@ -146,15 +146,15 @@ func TestTuple_OpensAfterUnreceived(t *testing.T) {
 		testenv.RequireBytes(t, testenv.Pattern(8, 0), got)
 		finishAll(p, s)
 	}
-	assert.Equal(t, requested, tupleStat(&p.A, "messages"), "SWITCH")
-	assert.EqualValues(t, 1, tupleStat(&p.B, "opened"))
+	assert.Equal(t, requested, tupleStat(p.A.W, "messages"), "SWITCH")
+	assert.EqualValues(t, 1, tupleStat(p.B.W, "opened"))
 	finishAll(p, first)
 	for p.B.W.Tags().Unexpected()+p.A.EP.WaitingMessages() > 0 {
 		require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 0, 0, nil, nil)))
 	}
 	finishAll(p, sent)
 	openTuple(p, 7)
-	assert.EqualValues(t, 1, tupleStat(&p.B, "opened"))
+	assert.EqualValues(t, 1, tupleStat(p.B.W, "opened"))
 }
 
 // TestTuple_OtherSenderUnreceived: a receive in the queue of one sender matches a message that another sender has queued because
@@ -174,7 +174,7 @@ func TestTuple_OtherSenderUnreceived(t *testing.T) {
 	buf := make([]byte, 8)
 	require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, exact, nil, nil)))
 	testenv.RequireBytes(t, testenv.Pattern(8, 0), buf)
-	assert.Positive(t, tupleStat(&p.B, "closed_other"))
+	assert.Positive(t, tupleStat(p.B.W, "closed_other"))
 	finishAll(p, waits)
 	for p.B.W.Tags().Unexpected()+other.WaitingMessages() > 0 {
 		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 0, 0, nil, nil)))

@@ -58,8 +58,8 @@ func selfEP(p *ucppair.Pair) *ucp.EP {
 	return e
 }
 
-// finishAlone returns a function that completes an operation of b while a makes no progress.
-func finishAlone(p *ucppair.Pair) func(*ucp.Request, error) {
+// finishByB returns a function that completes an operation of b while a makes no progress.
+func finishByB(p *ucppair.Pair) func(*ucp.Request, error) {
 	return func(r *ucp.Request, err error) {
 		p.T.Helper()
 		require.NoError(p.T, err)
@@ -86,7 +86,7 @@ func TestTuple_PeerInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuck{}
 		p := ucppair.New(t, queues(s.layer()), tupleq).Both()
-		self := selfEP(p)
+		self, finish := selfEP(p), finishByB(p)
 		openTuple(p, 7)
 		got := make([]byte, 64)
 		first, err := p.B.W.TagRecv(got, 7, exact, nil, nil)
@@ -104,7 +104,7 @@ func TestTuple_PeerInTheMiddle(t *testing.T) {
 		assert.Equal(t, tries, s.tries, "tried without a pause")
 		out, err := self.TagSend(0x17, testenv.Pattern(64, 1), nil)
 		require.NoError(t, err)
-		finishAlone(p)(masked, nil)
+		finish(masked, nil)
 		require.NoError(t, p.Finish(out, nil))
 		for range 3 {
 			time.Sleep(stopPause)
@@ -130,10 +130,10 @@ func TestTuple_PeerInTheMiddle(t *testing.T) {
 // own messages keep their order.
 func TestTuple_SilentSender(t *testing.T) {
 	p := ucppair.New(t, queues(), tupleq).Both()
-	self := selfEP(p)
+	self, finish := selfEP(p), finishByB(p)
 	openTuple(p, 7)
-	finishAlone(p)(self.TagSend(1, nil, nil))
-	finishAlone(p)(p.B.W.TagRecv(nil, 1, exact, nil, nil))
+	finish(self.TagSend(1, nil, nil))
+	finish(p.B.W.TagRecv(nil, 1, exact, nil, nil))
 	waits := sendMany(p, 7, 2)
 	waits = append(waits, sendMany(p, 0x17, 1)...)
 	p.Until(func() bool { return p.B.W.Tags().Unexpected() == 1 })
@@ -150,16 +150,16 @@ func TestTuple_SilentSender(t *testing.T) {
 	require.False(t, ok)
 
 	for k, tag := range []uint64{0x27, 0x37, 0x47} {
-		finishAlone(p)(self.TagSend(tag, testenv.Pattern(8, k), nil))
+		finish(self.TagSend(tag, testenv.Pattern(8, k), nil))
 	}
-	finishAlone(p)(masked, nil)
+	finish(masked, nil)
 	testenv.RequireBytes(t, testenv.Pattern(8, 0), got)
 	assert.EqualValues(t, 0x27, info.Tag)
 	_, *info, ok = p.B.W.TagProbe(7, 0xf, false)
 	require.True(t, ok)
 	assert.EqualValues(t, 0x37, info.Tag)
 	for _, want := range []uint64{0x37, 0x47} {
-		finishAlone(p)(p.B.W.TagRecv(got, 7, 0xf, info, nil))
+		finish(p.B.W.TagRecv(got, 7, 0xf, info, nil))
 		assert.Equal(t, want, info.Tag)
 	}
 	require.True(t, p.B.W.TupleQueues().Paused())
@@ -181,7 +181,7 @@ func TestTuple_SilentSender(t *testing.T) {
 func TestTuple_SilentSenderEarlierReceive(t *testing.T) {
 	s := &stuck{}
 	p := ucppair.New(t, queues(s.layer()), tupleq).Both()
-	self := selfEP(p)
+	self, finish := selfEP(p), finishByB(p)
 	openTuple(p, 7)
 	got := [2][]byte{make([]byte, 8), make([]byte, 8)}
 	first, err := p.B.W.TagRecv(got[0], 7, exact, nil, nil)
@@ -189,16 +189,16 @@ func TestTuple_SilentSenderEarlierReceive(t *testing.T) {
 	s.inside = true
 	second, err := p.B.W.TagRecv(got[1], 7, 0xf, nil, nil)
 	require.NoError(t, err)
-	finishAlone(p)(self.TagSend(7, testenv.Pattern(8, 1), nil))
+	finish(self.TagSend(7, testenv.Pattern(8, 1), nil))
 	for range 100 {
 		p.B.W.Progress()
 	}
 	require.False(t, second.Done(), "the first one may get the message")
 	s.inside = false
-	finishAlone(p)(first, nil)
+	finish(first, nil)
 	testenv.RequireBytes(t, testenv.Pattern(8, 1), got[0])
-	finishAlone(p)(self.TagSend(7, testenv.Pattern(8, 2), nil))
-	finishAlone(p)(second, nil)
+	finish(self.TagSend(7, testenv.Pattern(8, 2), nil))
+	finish(second, nil)
 	testenv.RequireBytes(t, testenv.Pattern(8, 2), got[1])
 	settleQueues(p)
 }

@@ -29,8 +29,8 @@ func sendMany(p *ucppair.Pair, tag uint64, count int) (reqs []*ucp.Request) {
 	return reqs
 }
 
-// keepUnexpected receives the unexpected messages of a tag.
-func keepUnexpected(p *ucppair.Pair, tag uint64, count int) {
+// receiveUnexpected receives the unexpected messages of a tag.
+func receiveUnexpected(p *ucppair.Pair, tag uint64, count int) {
 	p.T.Helper()
 	for range count {
 		r, err := p.B.W.TagRecv(make([]byte, 8), tag, exact, nil, nil)
@@ -38,8 +38,8 @@ func keepUnexpected(p *ucppair.Pair, tag uint64, count int) {
 	}
 }
 
-// tagsOf receives messages of any tag, and returns their tags.
-func tagsOf(p *ucppair.Pair, count int) (tags []uint64) {
+// receiveTags receives messages of any tag, and returns their tags.
+func receiveTags(p *ucppair.Pair, count int) (tags []uint64) {
 	p.T.Helper()
 	for range count {
 		info := &ucp.TagInfo{}
@@ -72,7 +72,7 @@ func TestTuple_ManyResent(t *testing.T) {
 	for _, s := range sent {
 		require.NoError(t, p.Finish(s, nil))
 	}
-	assert.Positive(t, tupleStat(&p.A, "resent"))
+	assert.Positive(t, tupleStat(p.A.W, "resent"))
 }
 
 // TestTuple_ResentIsCanceled: a message that is canceled before it is sent again does not free its place for another
@@ -93,10 +93,10 @@ func TestTuple_ResentIsCanceled(t *testing.T) {
 	}
 	require.Positive(t, canceled)
 	settleQueues(p)
-	keepUnexpected(p, 7, count-canceled)
+	receiveUnexpected(p, 7, count-canceled)
 	last := sendMany(p, 11, 1)
 	settleQueues(p)
-	assert.Equal(t, []uint64{9, 10, 11}, tagsOf(p, 3))
+	assert.Equal(t, []uint64{9, 10, 11}, receiveTags(p, 3))
 	for _, s := range append(append(sent, first...), last...) {
 		s.Release()
 	}
@@ -109,8 +109,8 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	early := sendMany(p, 7, 1)
 	p.B.W.TagProbe(7, exact, false)
 	m := p.A.EP.Messages()
-	told := tupleStat(&p.A, "messages")
-	p.Until(func() bool { return tupleStat(&p.A, "messages") > told }) // STOPPED
+	told := tupleStat(p.A.W, "messages")
+	p.Until(func() bool { return tupleStat(p.A.W, "messages") > told }) // STOPPED
 	waiting, steady := m.TupleSender().Waiting()
 	require.Equal(t, 1, waiting)
 	require.False(t, steady)
@@ -124,10 +124,10 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	m.Credit = credit
 	require.True(t, waits[0].Cancel())
 	last := sendMany(p, 11, 1)
-	keepUnexpected(p, 7, 1)
+	receiveUnexpected(p, 7, 1)
 	settleQueues(p)
 	require.Equal(t, 2, p.B.W.Tags().Unexpected())
-	assert.Equal(t, []uint64{7, 11}, tagsOf(p, 2))
+	assert.Equal(t, []uint64{7, 11}, receiveTags(p, 2))
 	for _, s := range append(append(early, again...), append(last, waits...)...) {
 		s.Release()
 	}

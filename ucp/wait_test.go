@@ -20,9 +20,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// serveBoth starts a goroutine that makes progress on b until the test ends. If b and a are one worker, it makes its own
+// serveB starts a goroutine that makes progress on b until the test ends. If b and a are one worker, that makes its own
 // progress.
-func serveBoth(p *ucppair.Pair) {
+func serveB(p *ucppair.Pair) {
 	if p.Oneself() {
 		return
 	}
@@ -39,7 +39,7 @@ func serveBoth(p *ucppair.Pair) {
 func TestBlockingForms(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		p.Connect()
-		serveBoth(p)
+		serveB(p)
 		ctx := context.Background()
 		ep, key, addr := p.A.EP, p.A.Key, p.B.Mem.Addr()
 		require.NoError(t, ep.PutWait(ctx, testenv.Pattern(5000, 2), addr+64, key, nil))
@@ -73,7 +73,7 @@ func TestWait_Parks(t *testing.T) {
 	cancel()
 	assert.ErrorIs(t, <-waited, context.Canceled, "the peer makes no progress")
 
-	serveBoth(p)
+	serveB(p)
 	require.NoError(t, r.Wait(context.Background()))
 	require.NoError(t, p.A.EP.FlushWait(context.Background()))
 }
@@ -157,7 +157,7 @@ func TestWait_NoWakeUpIsLost(t *testing.T) {
 			w.Engine().Spin.Fixed, w.Engine().ParkLimit = engine.YieldPolls, time.Hour
 		}
 		p.Connect()
-		serveBoth(p)
+		serveB(p)
 		ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 		defer cancel()
 		ep, key, addr := p.A.EP, p.A.Key, p.B.Mem.Addr()
@@ -339,7 +339,7 @@ func TestSleep_DoneFillsTheSocket(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.False(t, put.Done())
-	serveBoth(p)
+	serveB(p)
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Watchdog)
 	defer cancel()
 	for ; err == nil && ctx.Err() == nil && !put.Done(); ready, err = e.ReadyToSleep(put.Done) {
@@ -361,7 +361,7 @@ func TestGiveUp_Stopped(t *testing.T) {
 	p.A.W.LimitBufferWait(time.Nanosecond)
 	r, err := p.A.EP.Get(p.A.Mem.Bytes()[:4000], p.B.Mem.Addr(), p.A.Key, &ucp.OpParams{Mem: p.A.Mem})
 	require.NoError(t, err)
-	r.GiveUpWith(func(ctx context.Context, _ func() bool) error {
+	r.AbandonWith(func(ctx context.Context, _ func() bool) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
@@ -386,7 +386,7 @@ func TestGiveUp_ProcessStood(t *testing.T) {
 	r, err := p.A.EP.Get(p.A.Mem.Bytes()[:4000], p.B.Mem.Addr(), p.A.Key, &ucp.OpParams{Mem: p.A.Mem})
 	require.NoError(t, err)
 	calls := 0
-	r.GiveUpWith(func(ctx context.Context, done func() bool) error {
+	r.AbandonWith(func(ctx context.Context, done func() bool) error {
 		if calls++; calls > stands {
 			freeze(false)
 			return p.A.W.Engine().Until(context.Background(), done)

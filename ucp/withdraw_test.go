@@ -71,7 +71,7 @@ func TestCancel_AnnouncedProbed(t *testing.T) {
 		require.Equal(t, "header", string(active.Header))
 		active.Release()
 		require.ErrorIs(t, p.Finish(tagged.Recv(make([]byte, tlsets.LongMessage), nil, nil)), ucs.ErrCanceled)
-		require.Zero(t, epFrom(&p.B, p).Messages().Announced())
+		require.Zero(t, epOfSender(&p.B, p).Messages().AnnouncedCount())
 	})
 }
 
@@ -82,7 +82,7 @@ func TestCancel_AnnouncedGivenUp(t *testing.T) {
 		p.Connect()
 		r := announceTag(p, testenv.Pattern(tlsets.LongMessage, 1))
 		waitUnexpected(p, 1)
-		serveBoth(p)
+		serveB(p)
 		r.GiveUp()
 		require.NoError(t, p.A.EP.Err())
 	})
@@ -127,9 +127,9 @@ func TestCancel_ManyAnnounced(t *testing.T) {
 			require.ErrorIs(t, p.Finish(r, nil), ucs.ErrCanceled)
 		}
 		waitUnexpected(p, 0)
-		m := epFrom(&p.B, p).Messages()
+		m := epOfSender(&p.B, p).Messages()
 		assert.Equal(t, uint64(n), m.EverIndexed())
-		assert.Zero(t, m.Announced())
+		assert.Zero(t, m.AnnouncedCount())
 		assert.False(t, m.HasIndex())
 	}
 }
