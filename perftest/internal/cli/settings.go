@@ -88,7 +88,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them; 0 for empty messages (default "+defaultSizes+")")
 	f.BoolVar(&s.full, "full", false, "all powers of two from 1 B to 1 MiB: -s "+fullSizes)
 	quantity.Count(f, &s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer, such as 20k or 1m")
-	quantity.Count(f, &s.warmup, "warmup", "w", defaultWarmup, "warm-up operations, not timed")
+	quantity.Count(f, &s.warmup, "warmup", "w", defaultWarmup, "warm-up operations, not timed; fewer above 8 KiB")
 	f.IntVar(&s.rounds, "rounds", defaultRounds, "rounds in which the layers alternate")
 	quantity.Count(f, &s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; unacknowledged messages")
 	f.BoolVarP(&s.wildcard, "wildcard", "C", false, "receive tagged messages with a mask that matches all tags")

@@ -34,7 +34,8 @@ type Plan struct {
 	// Iterations is the number of timed operations per layer, for tests of up to SmallSize bytes; for larger sizes it
 	// is reduced so that about as many bytes are moved.
 	Iterations int
-	// Warmup is the number of untimed operations before.
+	// Warmup is the number of untimed operations before, for tests of up to SmallSize bytes; for larger sizes it is reduced
+	// like Iterations.
 	Warmup int
 	// Rounds is the number of turns into which the iterations of a layer are divided.
 	Rounds int
@@ -63,7 +64,7 @@ type Plan struct {
 	Missing bool
 }
 
-// SmallSize is the largest size in bytes for which Plan.Iterations is not reduced.
+// SmallSize is the largest size in bytes for which Plan.Iterations and Plan.Warmup are not reduced.
 const SmallSize = 8 << 10
 
 // Check returns an error if a value of the plan is out of range.
@@ -117,12 +118,16 @@ func (p *Plan) Cells() (n int) {
 
 // windows returns the number of windows of one layer in one round at that size.
 func (p *Plan) windows(size, window int) int {
-	ops := p.Iterations
+	perRound := (reduced(p.Iterations, size) + p.Rounds - 1) / p.Rounds
+	return max(1, (perRound+window-1)/window)
+}
+
+// reduced returns ops, or for sizes above SmallSize the number of operations that move about as many bytes.
+func reduced(ops, size int) int {
 	if size > SmallSize {
 		ops = int(int64(ops) * SmallSize / int64(size))
 	}
-	perRound := (ops + p.Rounds - 1) / p.Rounds
-	return max(1, (perRound+window-1)/window)
+	return ops
 }
 
 // Freezer stops and continues the target process around measurements.
@@ -268,7 +273,8 @@ func (p *Plan) pace(t Test, size int) pace {
 	if t.Stream() {
 		every = windows
 	}
-	return pace{windows: windows, window: window, every: every, samples: min(windows, max(maxSamples/p.Rounds, 1))}
+	return pace{warmup: reduced(p.Warmup, size), windows: windows, window: window, every: every,
+		samples: min(windows, max(maxSamples/p.Rounds, 1))}
 }
 
 // ready prepares and returns the lanes that support the test at the size. Others are an error or skips, as the plan
@@ -341,7 +347,7 @@ func (r *Runner) warm(ctx context.Context, l *lane, p pace) error {
 	if err := r.drive(ctx, l); err != nil {
 		return err
 	}
-	n, err := warmUp(l.op, r.Plan.Warmup, p.window, minWarmUp, &l.moves)
+	n, err := warmUp(l.op, p.warmup, p.window, minWarmUp, &l.moves)
 	l.done += uint64(n)
 	return err
 }

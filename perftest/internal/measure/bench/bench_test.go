@@ -339,6 +339,13 @@ func TestPlan_Windows(t *testing.T) {
 	assert.Equal(t, 7, p.windows(8, 16))
 }
 
+func TestPlan_Warmup(t *testing.T) {
+	p := Plan{Iterations: 1000, Rounds: 10, Warmup: 300}
+	for size, want := range map[int]int{8: 300, SmallSize: 300, 3 * SmallSize: 100, 1 << 30: 0} {
+		assert.Equal(t, want, p.pace(Test{Mode: Latency}, size).warmup, "%d bytes", size)
+	}
+}
+
 // TestPlan_MemoryOfSamplesHasALimit: the limit holds for any number of operations, and all of them contribute to
 // the mean.
 func TestPlan_MemoryOfSamplesHasALimit(t *testing.T) {

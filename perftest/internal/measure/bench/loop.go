@@ -36,6 +36,7 @@ func (s *samples) total() []uint64 {
 
 // pace is the order of posts and flushes in a batch.
 type pace struct {
+	warmup  int // operations before the first batch
 	windows int // windows in a batch
 	window  int // posts in each
 	every   int // windows for each flush; divides windows
