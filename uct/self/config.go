@@ -13,7 +13,7 @@ import (
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
 	FIFOSize int            `env:"FIFO_SIZE" default:"256" doc:"Maximum number of messages that wait for Progress; 2 to 32768, rounded up to a power of two."`
-	SegSize  config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Maximum length of an active message, in bytes; 256 to 1m."`
+	SegSize  config.MemSize `env:"SEG_SIZE" default:"8256" doc:"Maximum length of an active message, in bytes; 256 to 1m."`
 	// Group lets several ifaces of one goroutine reach each other. With nil, the iface reaches only itself.
 	Group *Group
 }
@@ -21,7 +21,7 @@ type Config struct {
 // Defaults and limits.
 const (
 	defaultFIFOSize = 256
-	defaultSegSize  = 8 << 10
+	defaultSegSize  = 8<<10 + 64 // 8 KiB and the headers of ucp
 
 	minFIFOSize = 2
 	maxFIFOSize = 1 << 15

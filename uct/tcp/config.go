@@ -19,7 +19,7 @@ type Config struct {
 	Devices       []string       `env:"DEVICES" doc:"Network devices to offer and to listen on: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Empty: loopback, and the device of an address of the network that a worker listens on or dials from."`
 	Port          PortRange      `env:"PORT" default:"0" doc:"TCP port of an interface (UCX: PORT_RANGE), or first and last port of a range such as 7700-7799, of which the first free one is used. A worker needs one port per device. 0: the kernel chooses."`
 	SharePort     config.Ternary `env:"SHARE_PORT" default:"try" doc:"Peers that have dialed a worker connect to the port of its listener, so that a firewall must permit only one port. try: an interface also has a port of its own, to which peers connect if that fails. y: an interface that is opened because the worker listens has no port of its own. n: peers connect only to the port of the interface."`
-	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Maximum length of an active message without its header, in bytes (UCX: TX_SEG_SIZE and RX_SEG_SIZE); 256 to 16m. Peers must use the same value."`
+	SegSize       config.MemSize `env:"SEG_SIZE" default:"65600" doc:"Maximum length of an active message without its header, in bytes (UCX: TX_SEG_SIZE and RX_SEG_SIZE); 256 to 16m. Peers must use the same value."`
 	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Size of the transmit buffer of a connection, in bytes; at least two segments are used, at most 256m."`
 	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Size of the receive buffer of a connection, in bytes; at least one segment is used, at most 256m."`
 	TxOps         int            `env:"TX_OPS" default:"1024" doc:"Maximum number of outstanding operations with a completion or a reply, on all connections together; 1 to 1048576."`
@@ -56,7 +56,7 @@ type Config struct {
 
 // Defaults and limits.
 const (
-	defaultSegSize      = 64 << 10
+	defaultSegSize      = 64<<10 + 64 // 64 KiB and the headers of ucp
 	defaultTxBuf        = 256 << 10
 	defaultRxBuf        = 64 << 10 // fits in the L2 cache, see experiment 0123 in docs/perf
 	defaultTxOps        = 1024

@@ -22,7 +22,7 @@ type Config struct {
 	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"Maximum number of work requests of an endpoint between two signaled ones; 1 to 32768."`
 	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Maximum number of completions per progress call (UCX: TX_MAX_POLL and RX_MAX_POLL); 1 to 1024."`
 	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Number of receive buffers, which all endpoints share; 4 to 32768."`
-	SegSize     config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Size of bounce and receive buffers, and maximum length of a bcopy operation and an active message, in bytes; 8 to 1m. Peers must use the same value."`
+	SegSize     config.MemSize `env:"SEG_SIZE" default:"8256" doc:"Size of bounce and receive buffers, and maximum length of a bcopy operation and an active message, in bytes; 8 to 1m. Peers must use the same value."`
 	FCWindow    int            `env:"FC_WND_SIZE" default:"128" doc:"Number of active messages that a peer can send before it gets credit back; 1 to 65535, and at most half of RX_QUEUE_LEN."`
 	Timeout     time.Duration  `env:"TIMEOUT" default:"1s" doc:"Timeout of an unacknowledged packet before it is sent again; rounded up to 4.096us * 2^n."`
 	RetryCount  int            `env:"RETRY_COUNT" default:"7" doc:"Number of retransmissions of an unacknowledged packet; 1 to 7."`
@@ -41,7 +41,7 @@ const (
 	defaultModeration  = 64
 	defaultMaxPoll     = 16 // as in UCX
 	defaultRxDepth     = 1024
-	defaultSegSize     = 8 << 10
+	defaultSegSize     = 8<<10 + 64 // as in UCX: 8 KiB and the headers of ucp
 	defaultFCWindow    = 128
 	defaultTimeout     = time.Second
 	defaultRetryCount  = 7

@@ -544,7 +544,7 @@ func TestConfig_Defaults(t *testing.T) {
 	c, err := Config{}.withDefaults()
 	require.NoError(t, err)
 	assert.Equal(t, Config{TxDepth: 256, TxCQDepth: 4096, TxBuffers: 256, TxMaxInline: 128, TxMaxSGE: 5, Moderation: 64, MaxPoll: 16,
-		RxDepth: 1024, SegSize: 8192, FCWindow: 128, Timeout: defaultTimeout, RetryCount: 7, RNRTimeout: defaultRNRTimeout,
+		RxDepth: 1024, SegSize: 8256, FCWindow: 128, Timeout: defaultTimeout, RetryCount: 7, RNRTimeout: defaultRNRTimeout,
 		MaxRDAtomic: 16, IB: c.IB}, c)
 	set, err := Config{Timeout: 7, RNRTimeout: 8}.withDefaults()
 	require.NoError(t, err)
