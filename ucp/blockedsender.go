@@ -66,6 +66,7 @@ func (b *blockedSender) unblock() {
 	w := b.m.e.w
 	b.returnReserved()
 	b.blocked = false
+	b.listed = 0 // queues may open meanwhile
 	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.tag.blocked) == 1 })
 	i := slices.Index(w.tag.blocked, b)
 	w.tag.blocked = slices.Delete(w.tag.blocked, i, i+1)

@@ -141,7 +141,7 @@ func (x *tuples) competes(m *messages) bool { return m.tuple != nil && m.tuple.i
 // listed implements tagMatcher.
 func (x *tuples) listed(m *messages, tag uint64) {
 	if x.w.maySend(m, tag) {
-		m.tuple.in.BeforeArrival(tag)
+		m.tuple.in.Waits(tag)
 	}
 }
 

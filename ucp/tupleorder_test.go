@@ -157,15 +157,26 @@ func TestTuple_OpensAfterUnreceived(t *testing.T) {
 	assert.EqualValues(t, 1, tupleStat(p.B.W, "opened"))
 }
 
+// secondEP connects another EP between the workers.
+func secondEP(p *ucppair.Pair) *ucp.EP {
+	p.T.Helper()
+	first := p.A.EP
+	other, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
+	require.NoError(p.T, err)
+	p.A.EP = other
+	passTag(p, 1, 8, 1)
+	p.A.EP = first
+	return other
+}
+
 // TestTuple_OtherSenderUnreceived: a receive in the queue of one sender matches a message that another sender has queued because
 // it lacks credit.
 func TestTuple_OtherSenderUnreceived(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	p := ucppair.New(t, queues(), narrow).Connect()
 	openTuple(p, 7)
-	other, err := p.A.W.NewEP(p.B.W.Address(), ucp.EPConfig{})
-	require.NoError(t, err)
 	first := p.A.EP
+	other := secondEP(p)
 	p.A.EP = other
 	sent := sendUnreceived(p, 10)
 	waits := sendMany(p, 7, 1)
@@ -176,6 +187,49 @@ func TestTuple_OtherSenderUnreceived(t *testing.T) {
 	testenv.RequireBytes(t, testenv.Pattern(8, 0), buf)
 	assert.Positive(t, tupleStat(p.B.W, "closed_other"))
 	finishAll(p, waits)
+	for p.B.W.Tags().Unexpected()+other.WaitingMessages() > 0 {
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 0, 0, nil, nil)))
+	}
+	finishAll(p, sent)
+}
+
+// TestTuple_OtherSenderUnreceivedWhileOffered: a receive matches a message that another sender could not send while the queue of
+// its tag was offered and not used yet.
+func TestTuple_OtherSenderUnreceivedWhileOffered(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	passTag(p, 7, 8, 1)
+	settleQueues(p)
+	sent := sendMany(p, 7, 1) // requests the queue
+	sent = append(sent, sendUnreceived(p, 10)...)
+	first, count := p.A.EP, p.B.W.Tags().Unexpected()+p.A.EP.WaitingMessages()-1
+
+	other := secondEP(p)
+	for tag := uint64(5000); other.WaitingMessages() < 10; tag++ {
+		r, err := other.TagSend(tag, testenv.Pattern(8, int(tag)), nil)
+		require.NoError(t, err)
+		if r != nil {
+			sent = append(sent, r)
+		}
+	}
+	p.A.EP = other
+	waits := sendMany(p, 7, 1)
+	settleQueues(p)
+
+	p.A.EP = first
+	buf := make([]byte, 8)
+	require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, exact, nil, nil)))
+	for tag := 1000; tag < 1000+count; tag++ {
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, uint64(tag), exact, nil, nil)))
+	}
+	require.Zero(t, first.WaitingMessages())
+	switches := sendMany(p, 7, 1)
+	settleQueues(p)
+	for range 2 {
+		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 7, exact, nil, nil)))
+	}
+	assert.Positive(t, tupleStat(p.B.W, "closed_other"))
+	finishAll(p, append(waits, switches...))
 	for p.B.W.Tags().Unexpected()+other.WaitingMessages() > 0 {
 		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 0, 0, nil, nil)))
 	}

@@ -18,10 +18,11 @@ type in[R, M any] struct {
 	tag  uint64
 	q    uct.Queue
 
-	state   inState
-	posted  int           // receives posted to the queue
-	backlog []*Recv[R, M] // receives that wait for room in the queue, in order
-	used    uint64
+	state     inState
+	contested bool          // while it was offered, another sender had a message of the tag that it could not send
+	posted    int           // receives posted to the queue
+	backlog   []*Recv[R, M] // receives that wait for room in the queue, in order
+	used      uint64
 
 	stopped       bool   // the queue accepts no more messages
 	failedStops   int    // number of attempts to stop the queue that failed because a peer was copying a message
@@ -48,8 +49,12 @@ const (
 func (t *in[R, M]) switched() {
 	t.state = inOpen
 	x := t.from.x
-	if x.fitsAny(t.tag) {
+	switch {
+	case x.fitsAny(t.tag):
 		t.stop(&x.stats.wildcards)
+		return
+	case t.contested:
+		t.stop(&x.stats.others)
 		return
 	}
 	for t.state == inOpen && !x.paused {
