@@ -81,7 +81,7 @@ func TestMain_SizeAboveLimitIsAnErrorWithTheLimit(t *testing.T) {
 		{[]string{"-x", "sm", "-t", "am_bw", "-s", "64k"}, "takes at most 8256 bytes"},
 		{[]string{"-x", "tcp", "-t", "get_lat", "-D", "short", "-s", "8"}, "the transport has only zcopy, bcopy"},
 		{[]string{"-x", "ud", "-t", "put_bw", "-s", "8"}, "the transport has no such operation"},
-		{[]string{"-x", "self", "-t", "am_bw", "-D", "bcopy", "-s", "1m"}, "bcopy takes at most 8192 bytes"},
+		{[]string{"-x", "self", "-t", "am_bw", "-D", "bcopy", "-s", "1m"}, "bcopy takes at most 8256 bytes"},
 		{[]string{"-x", "rc", "-t", "tag_bw", "--layers", "verbs,uct", "-s", "8"}, "the layer has no such operation"},
 		{[]string{"-x", "rc", "-t", "am_lat", "--layers", "verbs", "-s", "16k"}, "receives of verbs have 8192 bytes"},
 	} {
