@@ -196,16 +196,12 @@ func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request
 // sleeps: a software device completes before the first.
 const maxChecksBeforeSleep = 4
 
-// checksBeforeSleep is maxChecksBeforeSleep. If each check makes a system call, it is 1, or 0 for the goroutine that makes
-// progress, which polls anyway.
+// checksBeforeSleep is maxChecksBeforeSleep, or 1 if each check makes a system call.
 func (s *SharedWorker) checksBeforeSleep() int {
-	switch {
-	case s.w.engine.Round() == engine.YieldPolls:
-		return maxChecksBeforeSleep
-	case s.driven.Load():
+	if s.w.engine.Round() < engine.YieldPolls {
 		return 1
 	}
-	return 0
+	return maxChecksBeforeSleep
 }
 
 // block sleeps until it is woken. It reports whether this goroutine must make progress now;

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -330,24 +329,14 @@ func TestIface_CooldownPolls(t *testing.T) {
 	assert.Len(t, r.resting, 1)
 }
 
-// TestEngine_Round: a round is shorter while an iface is polled whose polls make system calls, and has one poll if a sleep
-// follows.
+// TestEngine_Round: a round is shorter while an iface is polled whose polls make system calls.
 func TestEngine_Round(t *testing.T) {
 	r := newRig(t, newFake(uct.CapConnectIface), newEventFake(t, uct.CapConnectIface))
-	r.Spin = Spinner{budget: spinMax}
 	assert.Equal(t, YieldPolls, r.Round())
 	r.ifaces[0].Retain()
 	assert.Equal(t, YieldPolls, r.Round())
 	r.ifaces[1].Retain()
 	assert.Equal(t, kernelPolls, r.Round())
-	for _, p := range []Spinner{{}, {Fixed: 1}, {budget: spinMax, backoff: spinBackoff, until: clock() + time.Hour}} {
-		r.Spin = p
-		assert.Equal(t, 1, r.Round(), "%+v", p)
-	}
-	for _, p := range []Spinner{{Fixed: -1}, {Fixed: 2}, {budget: spinMax, backoff: spinBackoff, until: clock()}} {
-		r.Spin = p
-		assert.Equal(t, kernelPolls, r.Round(), "%+v", p)
-	}
 	r.ifaces[0].Release()
 	r.Progress()
 	assert.Equal(t, kernelPolls, r.Round())

@@ -231,14 +231,10 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	if err := e.makeParker(); err != nil {
 		return false, err
 	}
-	for range 2 {
+	for range 2 { // the second round posts operations that done has started and deferred
 		if e.Progress() > 0 || done() {
 			return false, nil
 		}
-		if !e.slow && !e.posted.Load() {
-			break
-		}
-		// The second round posts operations that done has started and deferred.
 	}
 	ready, err := e.canSleep()
 	if ready {

@@ -70,7 +70,7 @@ func (p *Spinner) Again(s *IdleTime) bool {
 	}
 	if s.since == 0 {
 		s.since, s.last, s.yielded = now, now, now
-		s.spinning = p.maySpin(now) && waiting.admit()
+		s.spinning = p.budget > 0 && (p.backoff == 0 || now >= p.until) && waiting.admit()
 	}
 	if s.spinning && (p.preempted(s, now) || p.inVain(s, now)) {
 		s.stopSpinning()
@@ -79,16 +79,6 @@ func (p *Spinner) Again(s *IdleTime) bool {
 		s.yieldIfDue(now)
 	}
 	return s.spinning
-}
-
-// sleepsNext reports whether a wait that begins now sleeps after its first round of polls.
-func (p *Spinner) sleepsNext() bool {
-	return p.Fixed == 1 || p.Fixed == 0 && !p.maySpin(clock())
-}
-
-// maySpin reports whether an adaptive wait may spin that begins at now.
-func (p *Spinner) maySpin(now time.Duration) bool {
-	return p.budget > 0 && (p.backoff == 0 || now >= p.until)
 }
 
 // Yielded must be called after a spinning waiter has yielded to other goroutines, which began after the latest call of Again. That

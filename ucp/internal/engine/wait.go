@@ -15,16 +15,12 @@ const YieldPolls = 64
 const kernelPolls = 4
 
 // Round is the number of idle polls of a waiter of a shared worker between two yields: YieldPolls, or kernelPolls
-// if a polled iface has no flag for its events, so that each poll makes a system call. It is 1 there if the waiter will sleep
-// after its first round: more polls would only keep the CPU from the goroutine that got the latest message.
+// if a polled iface has no flag for its events, so that each poll makes a system call.
 func (e *Engine) Round() int {
-	switch {
-	case !e.kernel:
-		return YieldPolls
-	case e.Spin.sleepsNext():
-		return 1
+	if e.kernel {
+		return kernelPolls
 	}
-	return kernelPolls
+	return YieldPolls
 }
 
 // Until makes progress until done returns true, and does not call done after that. The caller must have
