@@ -43,7 +43,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 	}
 	defer p.wg.Done()
 	if to := p.findLocal(gid); to != nil {
-		out, err := p.dialLocal(to)
+		out, err := p.dialLocal(ctx, to)
 		return out, p.dialError(ctx, err)
 	}
 	slot, err := p.acquireDialSlot(ctx)

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -82,8 +83,11 @@ func (p *Port) findLocal(gid [16]byte) *Port {
 	return nil
 }
 
-// dialLocal makes a link to another port of this process.
-func (p *Port) dialLocal(to *Port) (_ *Outbound, err error) {
+// dialLocal makes a link to another port of this process, unless ctx is done.
+func (p *Port) dialLocal(ctx context.Context, to *Port) (_ *Outbound, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if !to.enter() {
 		return nil, fmt.Errorf("%w: the port closes", ucs.ErrUnreachable)
 	}

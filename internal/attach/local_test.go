@@ -80,7 +80,7 @@ func TestLocal_FewMappings(t *testing.T) {
 		all = append(all, localStation(t, func(c *Config) { c.Mapper, c.OnLink = &mapper, func(*Inbound) error { return nil } }))
 	}
 	listen, goroutines := sockets(t), runtime.NumGoroutine()
-	total := allMappings(t)
+	total := memfdMappings(t)
 	var outs []*Outbound
 	for _, from := range all {
 		for _, to := range all {
@@ -91,7 +91,7 @@ func TestLocal_FewMappings(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
 	const links = ports * ports
 	assert.LessOrEqual(t, linkMappings(t)-before, links/64+8)
-	assert.LessOrEqual(t, allMappings(t)-total, links/64+8+2*ports+ports, "tables, arenas, and mappings of the Go runtime")
+	assert.LessOrEqual(t, memfdMappings(t)-total, links/64+8+2*ports, "links, tables and arenas")
 	for i, out := range outs {
 		out.Seg.Bytes()[0] = byte(i)
 	}
@@ -104,12 +104,12 @@ func TestLocal_FewMappings(t *testing.T) {
 	assert.Equal(t, before, linkMappings(t))
 }
 
-// allMappings counts the mappings of this process.
-func allMappings(t testing.TB) int {
+// memfdMappings counts the mappings of memory files in this process.
+func memfdMappings(t testing.TB) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
-	return strings.Count(string(maps), "\n")
+	return strings.Count(string(maps), "/memfd:")
 }
 
 // TestLocal_OtherPortHasSocket: a link to a port without Config.Local, or from one, has a socket.
@@ -221,4 +221,15 @@ func TestLocal_CloseInAnyOrder(t *testing.T) {
 		b.close(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { runtime.Gosched(); return linkMappings(t) == 0 })
 	}
+}
+
+// TestLocal_ContextDone: a dial whose context is done makes no link, as with a socket.
+func TestLocal_ContextDone(t *testing.T) {
+	accepted := 0
+	a, b := localStation(t, nil), localStation(t, func(c *Config) { c.OnLink = func(*Inbound) error { accepted++; return nil } })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := a.Dial(ctx, b.gid)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Zero(t, accepted)
 }

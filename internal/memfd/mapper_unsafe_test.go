@@ -1,11 +1,14 @@
 package memfd
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 )
@@ -112,4 +115,17 @@ func TestMapper_RefusesAsAdopt(t *testing.T) {
 			assert.Equal(t, before, testenv.OpenFiles(t))
 		})
 	}
+}
+
+// TestMapper_DescriptorForReading: a descriptor that does not permit the access is refused before others may use the file by it.
+func TestMapper_DescriptorForReading(t *testing.T) {
+	s, err := Create("gucx-test", os.Getpagesize(), PeersWrite)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", s.FD()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	var m Mapper
+	_, err = m.file(fd, ReadWrite, 1, os.Getpagesize())
+	require.ErrorIs(t, err, unix.EACCES)
+	assert.Empty(t, m.files)
 }

@@ -1,6 +1,7 @@
 package memfd
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -71,11 +72,14 @@ func (p *Pool) newChunk() (*chunk, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := seg.DropFD(); err != nil {
+		return nil, errors.Join(err, seg.Close())
+	}
 	c := &chunk{seg: seg, parts: n}
 	for i := n - 1; i >= 0; i-- {
 		c.free = append(c.free, i)
 	}
-	return c, seg.DropFD()
+	return c, nil
 }
 
 func (p *Pool) bytes(c *chunk, i int) []byte {

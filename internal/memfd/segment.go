@@ -169,12 +169,18 @@ func Adopt(fd int, access Access, minLen, maxLen int) (*Segment, error) {
 	return &Segment{mem: mem, fd: -1, huge: f.huge}, nil
 }
 
-// acceptable is inspect, and checks that the file may be mapped and how long it is.
+// acceptable is inspect, and checks that the file may be mapped for access by this descriptor, and how long it is.
 func acceptable(fd int, access Access, minLen, maxLen int) (found, error) {
 	f, err := inspect(fd)
-	switch {
-	case err != nil:
+	if err != nil {
 		return f, err
+	}
+	mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	switch mode &= unix.O_ACCMODE; {
+	case err != nil:
+		return f, os.NewSyscallError("fcntl F_GETFL", err)
+	case mode == unix.O_WRONLY || mode == unix.O_RDONLY && access&ReadWrite != 0:
+		return f, fmt.Errorf("the descriptor does not permit the access: %w", unix.EACCES)
 	case f.huge && access&HugePages == 0:
 		return f, fmt.Errorf("%w: huge pages are not taken from there", ErrKind)
 	case f.size < int64(minLen) || f.size > int64(maxLen) || f.size == 0:
