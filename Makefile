@@ -49,10 +49,10 @@ test: ## all tests, in random order
 # Most studies, probes and plots of perftest have one goroutine, or run programs.
 RACEMORE = ./examples/... $(addprefix ./perftest/internal/,layers/... measure/... peers/... studies/compare studies/steps studies/threads)
 RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),$(RACEMORE))
-# Libraries that start goroutines, in their code or in tests, and those whose devices do (the software HCA, the adapter of
-# connectx); without tools, what only tests use, and ucpprom, which is a module of its own.
+# Libraries that start goroutines, in their code or in tests, and those over a software HCA, which has some; without tools,
+# what only tests use, and ucpprom, which is a module of its own.
 TESTONLY   = ./ucp/ucpprom/ ./internal/mutate/ ./internal/race/ ./internal/testenv/% ./uct/all/ ./uct/ucttest/ %/rctest/ %/fakekernel/
-GOROUTINES = ./ucp $(filter-out $(TESTONLY),$(sort $(dir $(addprefix ./,$(shell git grep -lE '^[[:space:]]+go [a-z]|[.]Go[^[:alnum:]_ ]' -- 'ucp/*.go' 'uct/*.go' 'internal/*.go'))))) ./uct/ib/rc ./uct/ib/ud ./uct/ib/internal/rccore ./uct/ib/verbs/connectx
+GOROUTINES = ./ucp $(filter-out $(TESTONLY),$(sort $(dir $(addprefix ./,$(shell git grep -lE '^[[:space:]]+go [a-z]|[.]Go[^[:alnum:]_ ]' -- 'ucp/*.go' 'uct/*.go' 'internal/*.go'))))) ./uct/ib/rc ./uct/ib/ud ./uct/ib/internal/rccore
 
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.

@@ -176,7 +176,7 @@ func (s *SharedWorker) Blocked() int {
 	return s.blocked
 }
 
-// Parked reports whether the goroutine that makes progress sleeps while others, whose number it returns, wait.
+// Parked reports whether the goroutine that makes progress sleeps. blocked is the number of goroutines that wait for it.
 func (s *SharedWorker) Parked() (parked bool, blocked int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

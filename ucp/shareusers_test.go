@@ -25,14 +25,14 @@ import (
 
 // users is goroutines that use two shared workers at the same time, each with its own memory, tags and endpoints.
 type users struct {
-	t       *testing.T
-	p       *ucppair.Pair
-	a, b    *ucp.SharedWorker
-	ctx     context.Context
-	closing uatomic.Bool // operations may fail with any error
-	told    uatomic.Int64
-	wanted  uatomic.Int64 // calls of OnDone
-	added   uatomic.Int64
+	t         *testing.T
+	p         *ucppair.Pair
+	a, b      *ucp.SharedWorker
+	ctx       context.Context
+	closing   uatomic.Bool // operations may fail with any error
+	completed uatomic.Int64
+	wanted    uatomic.Int64 // calls of OnDone
+	added     uatomic.Int64
 }
 
 // member is one of the users.
@@ -55,7 +55,7 @@ func (m *member) addr() uint64 { return m.p.B.Mem.Addr() + uint64(m.i*userSlot) 
 
 // params counts the completion of the operation.
 func (m *member) params() *ucp.OpParams {
-	return &ucp.OpParams{OnDone: func(error) { m.told.Inc() }}
+	return &ucp.OpParams{OnDone: func(error) { m.completed.Inc() }}
 }
 
 // counted records that OnDone will be called.
@@ -261,9 +261,9 @@ func TestSharedWorker_Users(t *testing.T) {
 	overAll(t, func(t *testing.T, p *ucppair.Pair) {
 		c, wait := newUsers(t, p, 40)
 		wait()
-		p.Until(func() bool { return c.told.Load() == c.wanted.Load() })
+		p.Until(func() bool { return c.completed.Load() == c.wanted.Load() })
 		idle(p)
-		assert.Equal(t, c.wanted.Load(), c.told.Load())
+		assert.Equal(t, c.wanted.Load(), c.completed.Load())
 		assert.Equal(t, uint64(c.added.Load()), binary.LittleEndian.Uint64(p.B.Mem.Bytes()[tlsets.MemLen/2:]))
 		assert.Zero(t, c.a.Blocked())
 		assert.Zero(t, c.a.LockWaiters())
@@ -283,6 +283,6 @@ func TestSharedWorker_UsersAndClose(t *testing.T) {
 		require.NoError(t, first.Close())
 		require.NoError(t, second.Close())
 		wait()
-		assert.Equal(t, c.wanted.Load(), c.told.Load())
+		assert.Equal(t, c.wanted.Load(), c.completed.Load())
 	})
 }

@@ -89,7 +89,7 @@ func TestTuple_SendsNoControlMessage(t *testing.T) {
 	settleQueues(p)
 	const count, n = 20, 2000
 	before := *over
-	told := tupleStat(p.A.W, "messages") + tupleStat(p.B.W, "messages")
+	messages := tupleStat(p.A.W, "messages") + tupleStat(p.B.W, "messages")
 	over.from, over.to = nil, nil
 	for k := range count {
 		src, dst := p.A.Mem.Bytes()[k*n:(k+1)*n], p.B.Mem.Bytes()[k*n:(k+1)*n]
@@ -114,7 +114,7 @@ func TestTuple_SendsNoControlMessage(t *testing.T) {
 	settleQueues(p)
 	assert.Equal(t, before.messages, over.messages, "messages beside the data")
 	assert.Equal(t, before.sends+count, over.sends)
-	assert.Equal(t, told, tupleStat(p.A.W, "messages")+tupleStat(p.B.W, "messages"))
+	assert.Equal(t, messages, tupleStat(p.A.W, "messages")+tupleStat(p.B.W, "messages"))
 	assert.Zero(t, tupleStat(p.A.W, "copies"))
 }
 

@@ -109,8 +109,8 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	early := sendMany(p, 7, 1)
 	p.B.W.TagProbe(7, exact, false)
 	m := p.A.EP.Messages()
-	told := tupleStat(p.A.W, "messages")
-	p.Until(func() bool { return tupleStat(p.A.W, "messages") > told }) // STOPPED
+	before := tupleStat(p.A.W, "messages")
+	p.Until(func() bool { return tupleStat(p.A.W, "messages") > before }) // STOPPED
 	waiting, steady := m.TupleSender().Waiting()
 	require.Equal(t, 1, waiting)
 	require.False(t, steady)

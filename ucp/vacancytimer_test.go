@@ -57,7 +57,7 @@ func TestVacancy_Timer(t *testing.T) {
 	v.quick = true
 	for _, skip := range []uint{2 * skipMin, 4 * skipMin} {
 		look()
-		assert.False(t, v.open, "nobody is back")
+		assert.False(t, v.open, "no goroutine has called again")
 		assert.False(t, v.set)
 		assert.Equal(t, skip, v.skip)
 		for range skip {

@@ -95,16 +95,24 @@ func (s *Source[R, M]) newQueue(tag uint64) (t *in[R, M], most int) {
 // BeforeArrival is called before a message of the tag that arrived the usual way is handled. It closes the queue that
 // another sender has for the tag.
 func (s *Source[R, M]) BeforeArrival(tag uint64) {
-	if t := s.x.in.find(tag); t != nil && t.from != s && t.state == inOpen {
+	if t := s.rival(tag); t != nil && t.state == inOpen {
 		t.stop(&s.x.stats.others)
 	}
+}
+
+// rival returns the queue that another sender has for the tag; nil if there is none.
+func (s *Source[R, M]) rival(tag uint64) *in[R, M] {
+	if t := s.x.in.find(tag); t != nil && t.from != s {
+		return t
+	}
+	return nil
 }
 
 // Waits is called when the sender has reported a message of the tag that it cannot send yet. It closes the queue that
 // another sender has for the tag, also if that sender does not use it yet.
 func (s *Source[R, M]) Waits(tag uint64) {
 	s.BeforeArrival(tag)
-	if t := s.x.in.find(tag); t != nil && t.from != s && t.state == inOffered {
+	if t := s.rival(tag); t != nil && t.state == inOffered {
 		t.contested = true
 	}
 }
