@@ -124,7 +124,7 @@ func (l *loop) handleRequest(p *Peer, h *header, name []byte, m *ucp.ActiveMessa
 		return
 	}
 	c := l.newCall(p, h, hd)
-	l.stats.requests.Inc()
+	l.stats[0].Inc()
 	c.Length = m.Length
 	c.charged = int64(m.Length)
 	l.inFlight++
@@ -135,11 +135,11 @@ func (l *loop) handleRequest(p *Peer, h *header, name []byte, m *ucp.ActiveMessa
 	c.prev.next, c.next.prev = c, c
 	here := m.Data != nil || m.Length == 0
 	switch {
-	case here && hd.inline:
+	case here && hd.Inline:
 		c.Data = m.Data
 		c.handle()
 		return
-	case !here && hd.onDemand:
+	case !here && hd.OnDemand:
 		c.msg = m.Keep()
 		c.start()
 		return
@@ -182,12 +182,12 @@ const maxRejections = 1024
 // reject replies with a code to a request without calling a handler. A peer that does not receive its rejections is
 // disconnected.
 func (l *loop) reject(p *Peer, h *header, code Code) {
-	l.stats.rejected(code)
+	l.stats[code].Inc()
 	if h.kind == kindOneWay {
 		return
 	}
 	if p.rejecting >= maxRejections {
-		l.stats.violations.Inc()
+		l.stats[violations].Inc()
 		p.disconnect(errViolation)
 		return
 	}
@@ -213,7 +213,7 @@ func (c *Call) onReceived(err error) {
 // start runs the handler: inline if it is an inline handler, otherwise in a goroutine.
 func (c *Call) start() {
 	l := c.l
-	if c.hd.inline && c.msg == nil {
+	if c.hd.Inline && c.msg == nil {
 		c.handle()
 		return
 	}

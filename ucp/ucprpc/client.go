@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +68,10 @@ type lastError struct{ err error }
 // Dial connects to a server. If ctx is done first, it returns the error of ctx. For network, address and errors see
 // [ucp.Worker.Dial]; the first attempt must succeed.
 func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg ClientConfig) (*Client, error) {
-	cl := &Client{cfg: cfg, network: network, address: address, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers.clone(), stats: stats.New("ucprpc")}}
+	cl := &Client{cfg: cfg, network: network, address: address, node: node{
+		c: c, cfg: cfg.Limits, handlers: Handlers{maps.Clone(cfg.Handlers.byMethod)}, stats: stats.New("ucprpc"),
+		onGone: func(p *Peer, err error) { p.link.replace(p, true) },
+	}}
 	if err := cl.node.cfg.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -88,61 +91,44 @@ func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg Clie
 	return cl, nil
 }
 
-// maxRedirects limits how often a dialer is redirected to another worker: once, or again if that worker has closed.
-const maxRedirects = 3
-
 // connect connects to the server with a new worker. pause is the pause before this attempt.
 func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	cl := k.cl
-	w, err := cl.c.NewWorker(cl.cfg.Worker)
+	l, err := cl.newLoop(cl.cfg.Worker)
 	if err != nil {
 		return err
 	}
-	l := newLoop(w, &cl.node)
 	l.connects = true
 	var p *Peer
-	dial := ucp.DialConfig{Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{
+	up, err := l.w.Dial(ctx, cl.network, cl.address, ucp.DialConfig{Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{
 		OnError: func(_ *ucp.EP, err error) {
 			if p != nil {
 				l.drop(p, err)
 			}
 		},
-	}}
-	address := cl.address
-	for range maxRedirects {
-		var up *ucp.Peer
-		if up, err = w.Dial(ctx, cl.network, address, dial); err == nil {
-			if string(up.Private) != hello {
-				err = &Error{Code: CodeUnavailable, Text: "the listener speaks another protocol"}
-			} else if err = up.EP.Err(); err == nil { // otherwise OnError may have been called already
-				p = l.add(up.EP, up.From)
-			}
-			break
+	}})
+	switch {
+	case err != nil:
+	case string(up.Private) != hello:
+		err = &Error{Code: CodeUnavailable, Text: "the listener speaks another protocol"}
+	default:
+		if err = up.EP.Err(); err == nil { // otherwise OnError may have been called already
+			p = l.add(up.EP, up.From)
 		}
-		var rejected *ucp.RejectedError
-		to := ""
-		if errors.As(err, &rejected) {
-			if rest, ok := strings.CutPrefix(string(rejected.Private), hello); ok {
-				to = rest
-			}
-		}
-		if to == "" {
-			break
-		}
-		address = redirected(cl.network, cl.address, to)
 	}
 	l.connects = false
 	if p == nil {
 		l.releaseEarly()
 		return ucs.Join(err, l.close(disconnected))
 	}
-	p.onGone = func(p *Peer, err error) { k.replace(p, true) }
+	p.link = k
 	p.onDrain = func(p *Peer) { k.replace(p, false) }
 	l.acquire() // until the early messages are handled, before later ones
-	l.running.Add(1)
-	old := k.state.Swap(&linkState{p: p, since: time.Now(), pause: pause, over: make(chan struct{})}) // before the connection can fail
+
+	// Before the connection can fail.
+	old := k.state.Swap(&linkState{p: p, since: time.Now(), pause: pause, over: make(chan struct{})})
 	close(old.over)
-	go l.serve()
+	l.running.Go(l.serve)
 	for _, m := range l.early {
 		l.handle(m)
 	}
@@ -221,7 +207,7 @@ func (k *link) connected(ctx context.Context) (*Peer, error) {
 		select {
 		case <-s.over:
 		case <-ctx.Done():
-			return nil, why(codeOfContext(ctx))
+			return nil, why(CodeOf(ctx.Err()))
 		case <-limit:
 			return nil, why(CodeUnavailable)
 		case <-k.cl.open.Done():

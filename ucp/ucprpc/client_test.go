@@ -142,14 +142,15 @@ func TestServer_Workers(t *testing.T) {
 		cl, err := Dial(t.Context(), c, network, s.Addr().String(), ClientConfig{Workers: 6})
 		require.NoError(t, err)
 		for _, l := range s.loops {
-			assert.EqualValues(t, 2, l.peers.Load(), network)
+			assert.EqualValues(t, 2, l.connected.Load(), network)
+			assert.Equal(t, s.Addr(), l.listener.Addr())
 		}
 		for range 12 {
 			_, err := cl.Call(t.Context(), methodInline, nil, nil)
 			require.NoError(t, err)
 		}
 		for _, l := range s.loops {
-			assert.EqualValues(t, 4, l.stats.requests.Load(), network)
+			assert.EqualValues(t, 4, l.stats[0].Load(), network)
 		}
 		require.NoError(t, cl.Close())
 		require.NoError(t, s.Close())
@@ -227,7 +228,7 @@ func TestServer_Close(t *testing.T) {
 			_, err := cl.Call(t.Context(), methodWait, nil, nil)
 			failed <- err
 		}()
-		eventually(t, func() bool { return s.loops[0].stats.requests.Load() == 1 })
+		eventually(t, func() bool { return s.loops[0].stats[0].Load() == 1 })
 		require.NoError(t, s.Close())
 		require.Equal(t, CodeLost, CodeOf(<-failed))
 		require.NoError(t, cl.Close())
@@ -267,7 +268,7 @@ func TestPeer_Draining(t *testing.T) {
 	got, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil) // over the next connection
 	require.NoError(t, err)
 	require.Equal(t, "x", string(got))
-	require.EqualValues(t, 1, s.loops[0].stats.requests.Load())
+	require.EqualValues(t, 1, s.loops[0].stats[0].Load())
 }
 
 // TestClient_PausesAfterShortConnection: after a connection that failed soon, a client pauses before it connects again.
@@ -328,7 +329,7 @@ func TestClient_HandlerWaitsForConnection(t *testing.T) {
 	p := <-peers
 	require.NoError(t, p.Send(t.Context(), methodWait, nil))
 	l := cl.links[0].state.Load().p.l
-	eventually(t, func() bool { return l.stats.requests.Load() == 1 })
+	eventually(t, func() bool { return l.stats[0].Load() == 1 })
 	p.l.runOnLoop(func() { p.disconnect(errViolation) })
 	select {
 	case err := <-replied:

@@ -35,6 +35,11 @@ var codeTexts = [...]string{
 	CodeNoMemory: "no memory of that name", CodeClosed: "closed",
 }
 
+// codeErrors are the errors of other packages that errors.Is matches with a code.
+var codeErrors = map[Code]error{
+	CodeCanceled: context.Canceled, CodeDeadline: context.DeadlineExceeded, CodeTooLong: ucs.ErrTooLong, CodeClosed: ucs.ErrClosed,
+}
+
 // String returns the meaning of the code.
 func (c Code) String() string {
 	if int(c) < len(codeTexts) && codeTexts[c] != "" {
@@ -69,19 +74,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether the code matches target.
-func (e *Error) Is(target error) bool {
-	switch e.Code {
-	case CodeCanceled:
-		return target == context.Canceled
-	case CodeDeadline:
-		return target == context.DeadlineExceeded
-	case CodeTooLong:
-		return target == ucs.ErrTooLong
-	case CodeClosed:
-		return target == ucs.ErrClosed
-	}
-	return false
-}
+func (e *Error) Is(target error) bool { return target != nil && target == codeErrors[e.Code] }
 
 // CodeOf returns the code of an error: 0 for nil, CodeFailed for an error without a code.
 func CodeOf(err error) Code {
@@ -104,24 +97,14 @@ const maxErrorText = 1 << 10
 
 // errorText returns the text of a handler's error for the reply.
 func errorText(err error) []byte {
-	text := ""
+	text := err.Error()
 	if e, ok := err.(*Error); ok {
 		text = e.Text
-	} else {
-		text = err.Error()
 	}
 	return []byte(text[:min(len(text), maxErrorText)])
 }
 
 // contextError returns the error of a call whose context has ended.
 func contextError(ctx context.Context) error {
-	err := context.Cause(ctx)
-	return &Error{Code: codeOfContext(ctx), Err: err}
-}
-
-func codeOfContext(ctx context.Context) Code {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return CodeDeadline
-	}
-	return CodeCanceled
+	return &Error{Code: CodeOf(ctx.Err()), Err: context.Cause(ctx)}
 }

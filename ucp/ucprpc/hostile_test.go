@@ -84,8 +84,8 @@ func TestHostile_MalformedMessages(t *testing.T) {
 		got, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil)
 		require.NoError(t, err)
 		require.Equal(t, "x", string(got))
-		assert.EqualValues(t, len(messages), s.loops[0].stats.violations.Load())
-		assert.EqualValues(t, 1, s.loops[0].peers.Load())
+		assert.EqualValues(t, len(messages), s.loops[0].stats[violations].Load())
+		assert.EqualValues(t, 1, s.loops[0].connected.Load())
 	})
 }
 
@@ -101,9 +101,9 @@ func TestHostile_Flood(t *testing.T) {
 		}
 		a.until(func() bool { return a.replies == 90 })
 		stats := &s.loops[0].stats
-		assert.EqualValues(t, 90, stats.busy.Load())
+		assert.EqualValues(t, 90, stats[CodeBusy].Load())
 		require.NoError(t, a.send(packed(header{kind: kindOneWay}, "echo"), nil)) // dropped
-		a.until(func() bool { return stats.busy.Load() == 91 })
+		a.until(func() bool { return stats[CodeBusy].Load() == 91 })
 		_, err := cl.Call(t.Context(), methodEcho, nil, nil)
 		require.NoError(t, err)
 
@@ -117,8 +117,8 @@ func TestHostile_Flood(t *testing.T) {
 		require.NoError(t, b.send(packed(header{kind: kindCall}, "wait"), make([]byte, 101)))
 		require.NoError(t, b.send(packed(header{kind: kindCall}, "wait"), make([]byte, 100_001)))
 		b.until(func() bool { return b.replies == 2 })
-		assert.EqualValues(t, 92, stats.busy.Load())
-		assert.EqualValues(t, 1, stats.tooLong.Load())
+		assert.EqualValues(t, 92, stats[CodeBusy].Load())
+		assert.EqualValues(t, 1, stats[CodeTooLong].Load())
 	})
 }
 
@@ -130,7 +130,7 @@ func TestHostile_ReceivesNoReplies(t *testing.T) {
 		cfg.Limits = Limits{PeerCalls: 20}
 		s, cl := newPair(t, tls, cfg)
 		a := newAttacker(t, newContext(t, tls), s)
-		stats, peers := &s.loops[0].stats, &s.loops[0].peers
+		stats, peers := &s.loops[0].stats, &s.loops[0].connected
 		large := make([]byte, 4000)
 		for i := 0; peers.Load() == 2 && i < 100_000; i++ {
 			if a.send(packed(header{kind: kindCall, id: callID{uint32(i), 1}}, "echo"), large) != nil {
@@ -140,7 +140,7 @@ func TestHostile_ReceivesNoReplies(t *testing.T) {
 				_, err := cl.Call(t.Context(), methodEcho, large, nil)
 				require.NoError(t, err)
 			}
-			if i%1000 == 0 && stats.busy.Load() > 0 {
+			if i%1000 == 0 && stats[CodeBusy].Load() > 0 {
 				break
 			}
 		}
@@ -169,14 +169,14 @@ func TestHostile_RTSWithoutData(t *testing.T) {
 	_, err := cl.Call(t.Context(), methodEcho, nil, nil)
 	require.NoError(t, err)
 	_ = a.w.Close()
-	eventually(t, func() bool { return inFlight() == 0 && s.loops[0].peers.Load() == 1 })
+	eventually(t, func() bool { return inFlight() == 0 && s.loops[0].connected.Load() == 1 })
 }
 
 // TestHostile_CancelsWithoutData: a peer sends the RTS of a large request, cancels the request, and sends no data while
 // a handler receives it. The worker serves other peers, and disconnects this one after revokeLimit.
 func TestHostile_CancelsWithoutData(t *testing.T) {
 	s, cl := newPair(t, "tcp", testServer())
-	l := s.loops[0].loop
+	l := s.loops[0]
 	count := func(counted func(s *slot) bool) (n int) {
 		l.runOnLoop(func() {
 			for i := range l.slots {
@@ -208,7 +208,7 @@ func TestHostile_CancelsWithoutData(t *testing.T) {
 	l.runOnLoop(func() { l.revokeLimit = time.Millisecond })
 	b := attack(1)
 	eventually(t, func() bool { return count(all) == 1 })
-	require.EqualValues(t, 2, s.loops[0].peers.Load())
+	require.EqualValues(t, 2, s.loops[0].connected.Load())
 	b.until(b.gone.Load)
 	_ = a.w.Close()
 	eventually(t, func() bool { return count(all) == 0 })
@@ -239,7 +239,7 @@ func TestHostile_LateReply(t *testing.T) {
 		got, err := cl.Call(t.Context(), methodInline, []byte("x"), nil)
 		require.NoError(t, err)
 		require.Equal(t, "x", string(got))
-		return l.stats.lateReplies.Load() == 1
+		return l.stats[lateReplies].Load() == 1
 	})
 }
 

@@ -51,7 +51,9 @@ type loop struct {
 	inFlight  int                    // calls of peers without a reply
 	bytes     int64                  // bytes that these calls use
 	peers     map[*ucp.EP]*Peer
-	last      *Peer // the peer of the latest message
+	connected atomic.Int64  // length of peers
+	listener  *ucp.Listener // of a server
+	last      *Peer         // the peer of the latest message
 	freeCalls *Call
 	draining  bool
 	quiet     []*waiter // waiters for the end of all operations
@@ -89,7 +91,12 @@ const (
 // polling peer.
 const pollsBeforePark = 32
 
-func newLoop(w *ucp.Worker, n *node) *loop {
+// newLoop returns a loop with a new worker.
+func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
+	w, err := n.c.NewWorker(cfg)
+	if err != nil {
+		return nil, err
+	}
 	l := &loop{
 		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
 		peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call),
@@ -98,7 +105,7 @@ func newLoop(w *ucp.Worker, n *node) *loop {
 	l.ready = l.hasWork
 	w.OnActive(amID, l.handle)
 	l.stats.addTo(l.shown)
-	return l
+	return l, nil
 }
 
 // acquire makes the caller the driver if there is none.
@@ -321,7 +328,6 @@ const watchInterval = time.Millisecond
 // serve drives the loop until it is closed. At a client it does so only while there are no callers, because callers that
 // drive need no switch between goroutines.
 func (l *loop) serve() {
-	defer l.running.Done()
 	for seen := l.uses.Load() - 1; ; {
 		uses := l.uses.Load()
 		if (l.n.serves || uses == seen) && l.acquire() {

@@ -25,12 +25,11 @@ func (c hookedContext) Done() <-chan struct{} {
 // TestLoop_CanceledWhenDone: a context ends after the driver has ended the wait and returned. The wait returns although
 // no goroutine drives the loop.
 func TestLoop_CanceledWhenDone(t *testing.T) {
-	w, err := newContext(t, "sm").NewWorker(ucp.WorkerConfig{})
-	require.NoError(t, err)
-	defer w.Close()
-	n := &node{stats: stats.New("test")}
+	n := &node{c: newContext(t, "sm"), stats: stats.New("test")}
 	require.NoError(t, n.cfg.setDefaults())
-	l := newLoop(w, n)
+	l, err := n.newLoop(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	defer l.w.Close()
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)

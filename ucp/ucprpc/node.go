@@ -3,7 +3,6 @@ package ucprpc
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"sync"
 
 	"github.com/gucx/gucx/ucp"
@@ -36,41 +35,31 @@ type HandlerConfig struct {
 }
 
 type handler struct {
-	f                Handler
-	inline, onDemand bool
+	HandlerConfig
+	f Handler
 }
 
 // Handlers are the handlers of a Server or a Client. The zero value has none. Listen and Dial copy them, so several
 // servers and clients may use one configuration.
-type Handlers struct {
-	byName   map[string]*handler
-	byNumber map[uint16]*handler
-}
+type Handlers struct{ byMethod map[Method]*handler } // the keys have a name or a number, and no other field
 
 // Handle sets the handler of a method.
 func (h *Handlers) Handle(m Method, cfg HandlerConfig, f Handler) {
-	if h.byName == nil {
-		h.byName, h.byNumber = map[string]*handler{}, map[uint16]*handler{}
+	if h.byMethod == nil {
+		h.byMethod = map[Method]*handler{}
 	}
-	hd := &handler{f, cfg.Inline, cfg.OnDemand}
-	if m.Name != "" {
-		h.byName[m.Name] = hd
-	} else {
-		h.byNumber[m.Number] = hd
+	if m.Idempotent = false; m.Name != "" {
+		m.Number = 0
 	}
-}
-
-// clone returns a copy that later changes of h do not affect.
-func (h *Handlers) clone() Handlers {
-	return Handlers{byName: maps.Clone(h.byName), byNumber: maps.Clone(h.byNumber)}
+	h.byMethod[m] = &handler{cfg, f}
 }
 
 // find returns the handler for the number or name in a header; nil if there is none.
 func (h *Handlers) find(number uint16, name []byte) *handler {
 	if len(name) > 0 {
-		return h.byName[string(name)]
+		number = 0
 	}
-	return h.byNumber[number]
+	return h.byMethod[Method{Name: string(name), Number: number}]
 }
 
 // Limits limits the resources that peers and callers use. A field of 0 means its default.
@@ -106,7 +95,8 @@ type node struct {
 	c        *ucp.Context
 	cfg      Limits
 	handlers Handlers
-	serves   bool // a goroutine of each loop always drives it
+	serves   bool                     // a goroutine of each loop always drives it
+	onGone   func(p *Peer, err error) // called when a connection has failed; may be nil
 	stats    *stats.Node
 
 	mu     sync.Mutex
@@ -126,47 +116,33 @@ func (n *node) retire(l *loop) {
 	n.closed.add(&l.stats)
 }
 
-// loopStats counts requests of peers by their result.
-type loopStats struct {
-	requests    stats.Counter // requests that were passed to a handler
-	busy        stats.Counter // rejected with CodeBusy, or dropped
-	draining    stats.Counter // rejected with CodeDraining
-	unknown     stats.Counter // rejected with CodeNoMethod
-	tooLong     stats.Counter // rejected with CodeTooLong
-	violations  stats.Counter // peers that were disconnected because they violated the protocol
-	lateReplies stats.Counter // replies to abandoned calls
+// loopStats are the counters of a loop. That of code 0 counts the requests that were passed to a handler. Those of other
+// codes count the requests that were rejected with the code or, if they are one-way messages, dropped.
+type loopStats [len(counterNames)]stats.Counter
+
+// Further counters.
+const (
+	violations  = CodeClosed + 1 + iota // peers that were disconnected because they violated the protocol
+	lateReplies                         // replies to abandoned calls
+)
+
+var counterNames = [...]string{
+	0: "requests", CodeBusy: "rejected_busy", CodeDraining: "rejected_draining", CodeNoMethod: "rejected_no_method",
+	CodeTooLong: "rejected_too_long", violations: "violations", lateReplies: "late_replies",
 }
 
 func (s *loopStats) addTo(n *stats.Node) {
-	n.Add("requests", &s.requests)
-	n.Add("rejected_busy", &s.busy)
-	n.Add("rejected_draining", &s.draining)
-	n.Add("rejected_no_method", &s.unknown)
-	n.Add("rejected_too_long", &s.tooLong)
-	n.Add("violations", &s.violations)
-	n.Add("late_replies", &s.lateReplies)
+	for i, name := range counterNames {
+		if name != "" {
+			n.Add(name, &s[i])
+		}
+	}
 }
 
+// add adds the counts of o.
 func (s *loopStats) add(o *loopStats) {
-	s.requests.Add(o.requests.Load())
-	s.busy.Add(o.busy.Load())
-	s.draining.Add(o.draining.Load())
-	s.unknown.Add(o.unknown.Load())
-	s.tooLong.Add(o.tooLong.Load())
-	s.violations.Add(o.violations.Load())
-	s.lateReplies.Add(o.lateReplies.Load())
-}
-
-func (s *loopStats) rejected(c Code) {
-	switch c {
-	case CodeBusy:
-		s.busy.Inc()
-	case CodeDraining:
-		s.draining.Inc()
-	case CodeNoMethod:
-		s.unknown.Inc()
-	default:
-		s.tooLong.Inc()
+	for i := range s {
+		s[i].Add(o[i].Load())
 	}
 }
 

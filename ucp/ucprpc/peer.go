@@ -25,7 +25,7 @@ type Peer struct {
 	inFlight  int   // number of calls in running
 	bytes     int64 // bytes of these calls
 	rejecting int   // rejections that are not sent
-	onGone    func(p *Peer, err error)
+	link      *link // of a client
 	onDrain   func(p *Peer)
 }
 
@@ -66,6 +66,7 @@ func (l *loop) add(ep *ucp.EP, from ucp.Identity) *Peer {
 	p := &Peer{l: l, ep: ep, from: from}
 	p.running.prev, p.running.next = &p.running, &p.running
 	l.peers[ep] = p
+	l.connected.Add(1)
 	return p
 }
 
@@ -77,11 +78,12 @@ func (l *loop) drop(p *Peer, err error) {
 	p.gone = err
 	l.events++
 	delete(l.peers, p.ep)
+	l.connected.Add(-1)
 	if l.last == p {
 		l.last = nil
 	}
-	if p.onGone != nil { // first, because callers that are woken below use the next connection
-		p.onGone(p, err)
+	if l.n.onGone != nil { // first, because callers that are woken below use the next connection
+		l.n.onGone(p, err)
 	}
 	for c := p.running.next; c != &p.running; c = c.next {
 		c.cancel(&Error{Code: CodeLost, Err: err})
@@ -111,7 +113,7 @@ var errViolation = errors.New("the peer violates the protocol of ucprpc")
 // violate disconnects a peer that has sent an invalid message.
 func (p *Peer) violate(m *ucp.ActiveMessage) {
 	m.Reject()
-	p.l.stats.violations.Inc()
+	p.l.stats[violations].Inc()
 	p.disconnect(errViolation)
 }
 

@@ -3,10 +3,8 @@ package ucprpc
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
-	"strconv"
-	"strings"
-	"sync/atomic"
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
@@ -17,9 +15,8 @@ import (
 type ServerConfig struct {
 	Handlers Handlers
 	Limits   Limits
-	// Workers is the number of workers, each with a goroutine that makes progress; 0 means 1. A new peer
-	// connects to the worker with the fewest peers. If there is more than one worker, the others listen at further ports
-	// of the same host, or further names of unix sockets, to which the first one redirects dialers.
+	// Workers is the number of workers, each with a goroutine that makes progress; 0 means 1. They share the address: a
+	// new peer connects to the worker with the fewest peers.
 	Workers int
 	// Worker configures the workers.
 	Worker ucp.WorkerConfig
@@ -36,39 +33,32 @@ type ServerConfig struct {
 type Server struct {
 	node
 	cfg   ServerConfig
-	loops []*serverLoop
+	loops []*loop
 	turn  int // used by the driver of the first loop only
-}
-
-// serverLoop is a loop that listens.
-type serverLoop struct {
-	*loop
-	s     *Server
-	l     *ucp.Listener
-	peers atomic.Int64
-	at    string // the redirection of dialers to this loop
 }
 
 // Listen starts a server. For network and address see [ucp.Worker.Listen]; ctx limits only the lookup of a
 // host name.
 func Listen(ctx context.Context, c *ucp.Context, network, address string, cfg ServerConfig) (*Server, error) {
-	return newServer(c, cfg, network, address, func(w *ucp.Worker, address string, cfg ucp.ListenConfig) (*ucp.Listener, error) {
+	return newServer(c, cfg, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
 		return w.Listen(ctx, network, address, cfg)
 	})
 }
 
-// ListenOn is Listen on a socket that is open: see [ucp.Worker.ListenOn]. The server has one worker.
+// ListenOn is Listen on a socket that is open: see [ucp.Worker.ListenOn].
 func ListenOn(c *ucp.Context, socket net.Listener, cfg ServerConfig) (*Server, error) {
-	cfg.Workers = 1
-	return newServer(c, cfg, socket.Addr().Network(), "", func(w *ucp.Worker, _ string, cfg ucp.ListenConfig) (*ucp.Listener, error) {
+	return newServer(c, cfg, func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error) {
 		return w.ListenOn(socket, cfg)
 	})
 }
 
-type listenFunc func(w *ucp.Worker, address string, cfg ucp.ListenConfig) (*ucp.Listener, error)
+type listenFunc func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error)
 
-func newServer(c *ucp.Context, cfg ServerConfig, network, address string, listen listenFunc) (_ *Server, err error) {
-	s := &Server{cfg: cfg, node: node{c: c, cfg: cfg.Limits, handlers: cfg.Handlers.clone(), serves: true, stats: stats.New("ucprpc"), memory: map[string]*ucp.Mem{}}}
+func newServer(c *ucp.Context, cfg ServerConfig, listen listenFunc) (_ *Server, err error) {
+	s := &Server{cfg: cfg, node: node{
+		c: c, cfg: cfg.Limits, handlers: Handlers{maps.Clone(cfg.Handlers.byMethod)}, serves: true, onGone: cfg.OnPeerGone,
+		stats: stats.New("ucprpc"), memory: map[string]*ucp.Mem{},
+	}}
 	if err := s.node.cfg.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -78,102 +68,67 @@ func newServer(c *ucp.Context, cfg ServerConfig, network, address string, listen
 			err = ucs.Join(err, s.Close())
 		}
 	}()
-	for i := range max(cfg.Workers, 1) {
-		w, err := c.NewWorker(cfg.Worker)
+	for range max(cfg.Workers, 1) {
+		l, err := s.newLoop(cfg.Worker)
 		if err != nil {
 			return nil, err
 		}
-		l := &serverLoop{loop: newLoop(w, &s.node), s: s}
 		s.loops = append(s.loops, l)
-		if l.l, err = listen(w, siblingAddress(network, address, i), ucp.ListenConfig{
-			Private: []byte(hello), AllowUIDs: cfg.AllowUIDs,
-			Accept: l.accept, OnPeer: l.onPeer, OnPeerGone: func(p *ucp.Peer, err error) { l.onGone(p, err) },
-		}); err != nil {
+		lcfg := ucp.ListenConfig{
+			Private: []byte(hello), AllowUIDs: cfg.AllowUIDs, OnPeer: func(up *ucp.Peer) { s.onPeer(l, up) }, OnPeerGone: l.onPeerGone,
+		}
+		if l == s.loops[0] {
+			lcfg.Accept = s.accept
+			l.listener, err = listen(l.w, lcfg)
+		} else {
+			l.listener, err = l.w.ListenWith(s.loops[0].listener, lcfg)
+		}
+		if err != nil {
 			return nil, err
 		}
-		l.at = redirection(l.l.Addr())
 	}
-	for _, l := range s.loops { // when all of them listen, because the first one redirects dialers to the others
-		l.running.Add(1)
-		go l.serve()
+	for _, l := range s.loops { // when all of them listen, because the first one migrates dialers to the others
+		l.running.Go(l.serve)
 	}
 	return s, nil
 }
 
-// siblingAddress returns the address at which worker i of a server listens.
-func siblingAddress(network, address string, i int) string {
-	if i == 0 {
-		return address
-	}
-	if strings.HasPrefix(network, "tcp") {
-		host, _, _ := net.SplitHostPort(address) // Listen has accepted it
-		return net.JoinHostPort(host, "0")
-	}
-	return address + "-" + strconv.Itoa(i)
-}
-
-// redirection returns the text that redirects a dialer to addr: a port, because the dialer knows the host, or a name.
-func redirection(addr net.Addr) string {
-	if a, ok := addr.(*net.TCPAddr); ok {
-		return strconv.Itoa(a.Port)
-	}
-	return addr.String()
-}
-
-// redirected returns the address that a dialer of address must dial next.
-func redirected(network, address, to string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil && strings.HasPrefix(network, "tcp") {
-		return net.JoinHostPort(host, to)
-	}
-	return to
-}
-
-// accept accepts or rejects a dialer, or redirects it to the worker with the fewest peers.
-func (l *serverLoop) accept(r *ucp.ConnRequest) bool {
-	if string(r.Private) != hello || l.s.cfg.Accept != nil && !l.s.cfg.Accept(r.From) {
+// accept accepts or rejects a dialer. It migrates the dialer to the worker with the fewest peers.
+func (s *Server) accept(r *ucp.ConnRequest) bool {
+	if string(r.Private) != hello || s.cfg.Accept != nil && !s.cfg.Accept(r.From) {
 		return false
 	}
-	if l != l.s.loops[0] {
-		return true
-	}
-	l.s.turn++
-	least := l.s.loops[l.s.turn%len(l.s.loops)] // round robin, because peers are counted only when they have connected
-	for _, o := range l.s.loops {
-		if o.peers.Load() < least.peers.Load() {
-			least = o
+	s.turn++
+	least := s.loops[s.turn%len(s.loops)] // round robin, because peers are counted only when they have connected
+	for _, l := range s.loops {
+		if l.connected.Load() < least.connected.Load() {
+			least = l
 		}
 	}
-	if least == l {
-		return true
+	if least != s.loops[0] {
+		_ = r.Migrate(least.listener) // an error means that the server closes
 	}
-	return r.Answer([]byte(hello+least.at)) != nil
+	return true
 }
 
-func (l *serverLoop) onPeer(up *ucp.Peer) {
-	l.peers.Add(1)
+func (s *Server) onPeer(l *loop, up *ucp.Peer) {
 	p := l.add(up.EP, up.From)
-	p.onGone = func(p *Peer, err error) {
-		l.peers.Add(-1)
-		if l.s.cfg.OnPeerGone != nil {
-			l.s.cfg.OnPeerGone(p, err)
-		}
-	}
 	if l.draining {
 		p.notify(&header{kind: kindDrain})
 	}
-	if l.s.cfg.OnPeer != nil {
-		l.s.cfg.OnPeer(p)
+	if s.cfg.OnPeer != nil {
+		s.cfg.OnPeer(p)
 	}
 }
 
-func (l *serverLoop) onGone(up *ucp.Peer, err error) {
-	if p := l.loop.peers[up.EP]; p != nil {
+func (l *loop) onPeerGone(up *ucp.Peer, err error) {
+	if p := l.peers[up.EP]; p != nil {
 		l.drop(p, err)
 	}
 }
 
 // Addr returns the address of the server, for Dial.
-func (s *Server) Addr() net.Addr { return s.loops[0].l.Addr() }
+func (s *Server) Addr() net.Addr { return s.loops[0].listener.Addr() }
 
 // Stats returns the root of a tree of counters, with one node for each worker.
 func (s *Server) Stats() *stats.Node { return s.stats }
@@ -189,8 +144,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 				return
 			}
 			l.draining = true
-			errs = append(errs, l.l.Close())
-			for _, p := range l.loop.peers {
+			errs = append(errs, l.listener.Close())
+			for _, p := range l.peers {
 				p.notify(&header{kind: kindDrain})
 			}
 		})

@@ -318,7 +318,7 @@ func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
 		p.violate(m)
 		return
 	case !s.active || s.over || s.op != opCall || s.id != h.id || s.p != p || s.recv != nil:
-		l.stats.lateReplies.Inc()
+		l.stats[lateReplies].Inc()
 		return // the caller has abandoned it
 	}
 	if h.number != 0 {
