@@ -24,16 +24,16 @@ type loop struct {
 
 	revokeLimit time.Duration // how long a peer may use memory of an abandoned operation
 
-	driven  atomic.Bool          // a goroutine drives, or was woken to do so
+	driven  atomic.Bool          // a goroutine drives, or there is an element in handoff
 	tasks   atomic.Pointer[task] // submitted tasks, the latest first
 	parked  atomic.Uint32        // notParked, parked or signaled
-	waiting atomic.Int32         // length of waiters
+	waiting atomic.Int32         // goroutines that sleep until their wait is over
+	handoff chan struct{}        // has room for one: a sleeping goroutine that receives it becomes the driver
 	uses    atomic.Uint32        // changes while callers drive
 
-	mu      sync.Mutex
-	waiters waiter // head of a ring: goroutines that sleep; under mu
-	free    *slot  // under mu
-	made    int    // number of slots; under mu
+	mu   sync.Mutex
+	free *slot // under mu
+	made int   // number of slots; under mu
 
 	// Used by the driver only.
 	own       *waiter              // the wait of the driver; nil if it only serves
@@ -55,8 +55,8 @@ type loop struct {
 	listener  *ucp.Listener // of a server
 	last      *Peer         // the peer of the latest message
 	freeCalls *Call
-	draining  bool
-	quiet     []*waiter // waiters for the end of all operations
+	draining  bool            // of a server that shuts down
+	quiet     []chan struct{} // closed when no call is in progress
 	work      chan *Call
 	idle      atomic.Int32   // goroutines that wait for work
 	running   sync.WaitGroup // goroutines of this loop
@@ -70,14 +70,15 @@ type task struct {
 
 // waiter is a goroutine that waits.
 type waiter struct {
-	wake       chan struct{} // has room for one
-	prev, next *waiter       // in loop.waiters, under its mu; nil if w is not in it
-	drives     bool          // it was woken to drive
-	done       bool          // the wait is over; only the driver uses it until the waiter is woken
-	abandonRun bool          // abandon has run before the wait was over; as done
+	start   task          // starts what it waits for
+	abandon func()        // makes the wait end; no effect the second time, and after the wait
+	wake    chan struct{} // has room for one
+	done    bool          // the wait is over; only the driver uses it until the waiter is woken
 }
 
-func (w *waiter) init() { w.wake = make(chan struct{}, 1) }
+func (w *waiter) init(start, abandon func()) {
+	w.start.run, w.abandon, w.wake = start, abandon, make(chan struct{}, 1)
+}
 
 // Values of loop.parked.
 const (
@@ -99,9 +100,9 @@ func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 	}
 	l := &loop{
 		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
-		peers: map[*ucp.EP]*Peer{}, slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls), work: make(chan *Call),
+		handoff: make(chan struct{}, 1), slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls),
+		peers: map[*ucp.EP]*Peer{}, work: make(chan *Call),
 	}
-	l.waiters.prev, l.waiters.next = &l.waiters, &l.waiters
 	l.ready = l.hasWork
 	w.OnActive(amID, l.handle)
 	l.stats.addTo(l.shown)
@@ -141,105 +142,59 @@ func (l *loop) runTasks() {
 	}
 }
 
-// await runs start on the loop and returns when w is done. If ctx is done first, it runs abandon, which must end w.
-func (l *loop) await(ctx context.Context, w *waiter, start, abandon *task) {
+// await starts w on the loop and returns when w is done. If ctx is done first, it abandons w on the loop.
+func (l *loop) await(ctx context.Context, w *waiter) {
 	if l.acquire() {
-		l.driveFor(ctx, w, start, abandon)
+		l.own = w
+		l.runTasks()
+		w.start.run()
+		l.driveFor(ctx, w)
 		return
 	}
-	l.mu.Lock()
-	l.enqueue(w)
-	l.mu.Unlock()
-	l.submit(start)
-	if l.acquire() { // there is no driver any more
-		l.mu.Lock()
-		l.dequeue(w)
-		l.mu.Unlock()
-		if w.done { // the previous driver has ended the wait
-			<-w.wake
-		}
-		l.driveFor(ctx, w, nil, abandon)
-		return
-	}
-	submitted := false
-	for canceled := ctx.Done(); ; {
+	l.waiting.Add(1) // before the task, which release looks for
+	l.submit(&w.start)
+	for drives, canceled := l.acquire(), ctx.Done(); !drives; {
 		select {
 		case <-w.wake:
-			switch {
-			case w.drives:
-				w.drives = false
-				l.driveFor(ctx, w, nil, abandon)
-			case submitted && !w.abandonRun:
-				<-w.wake // see abandon: the task must run before it may be submitted again
-			}
 			return
+		case <-l.handoff:
+			drives = true
 		case <-canceled:
-			canceled, submitted = nil, true
-			l.submit(abandon)
-			if l.acquire() { // the previous driver has ended the wait and returned without running abandon
-				<-w.wake
-				l.driveFor(ctx, w, nil, abandon)
-				return
-			}
+			canceled = nil
+			l.submit(&task{run: w.abandon})
+			drives = l.acquire() // the previous driver may have ended the wait and returned without running abandon
 		}
 	}
-}
-
-// abandon runs f, which ends the wait of w, unless the wait is over. Tasks that are passed to await as abandon call it.
-func (l *loop) abandon(w *waiter, f func()) {
-	switch {
-	case !w.done:
-		w.abandonRun = true
-		f()
-	case w != l.own:
-		w.wake <- struct{}{}
-	}
-}
-
-// enqueue adds w to the goroutines that sleep; dequeue removes it. mu is locked.
-func (l *loop) enqueue(w *waiter) {
-	w.prev, w.next = l.waiters.prev, &l.waiters
-	w.prev.next, w.next.prev = w, w
-	l.waiting.Add(1)
-}
-
-func (l *loop) dequeue(w *waiter) {
-	if w.next != nil {
-		w.prev.next, w.next.prev = w.next, w.prev
-		w.prev, w.next = nil, nil
+	if w.done { // the previous driver has ended the wait
+		<-w.wake
+	} else {
 		l.waiting.Add(-1)
 	}
+	l.own = w
+	l.driveFor(ctx, w)
 }
 
 // finish ends the wait of w. Only the driver may call it.
 func (l *loop) finish(w *waiter) {
 	w.done = true
-	if w == l.own {
-		return
+	if w != l.own {
+		l.waiting.Add(-1)
+		l.woken = true
+		w.wake <- struct{}{}
 	}
-	l.mu.Lock()
-	l.dequeue(w)
-	l.mu.Unlock()
-	w.wake <- struct{}{}
-	l.woken = true
 }
 
-// driveFor drives until w is done.
-func (l *loop) driveFor(ctx context.Context, w *waiter, start, abandon *task) {
-	l.own = w
-	l.runTasks()
-	if start != nil {
-		start.run()
-	}
+// driveFor drives until w, the wait of the driver, is done.
+func (l *loop) driveFor(ctx context.Context, w *waiter) {
 	if l.drive(ctx, w) != nil {
-		abandon.run()
+		w.abandon()
 		_ = l.drive(context.Background(), w) // ends with w
 	}
 	l.own = nil
 	l.release()
 }
 
-// release makes a waiter the driver instead of the caller; without waiters there is no driver.
+// release makes a sleeping goroutine the driver instead of the caller; if none sleeps, there is no driver.
 func (l *loop) release() {
 	l.uses.Add(1)
 	for {
@@ -247,16 +202,11 @@ func (l *loop) release() {
 			l.pushes = false
 			l.w.Progress()
 		}
-		l.mu.Lock()
-		if w := l.waiters.next; w != &l.waiters {
-			l.dequeue(w)
-			w.drives = true
-			l.mu.Unlock()
-			w.wake <- struct{}{}
+		if l.waiting.Load() > 0 { // only a driver decreases it, so one of them receives
+			l.handoff <- struct{}{}
 			return
 		}
-		l.driven.Store(false) // before a waiter adds itself, which then finds no driver
-		l.mu.Unlock()
+		l.driven.Store(false) // a goroutine that begins to wait before this has submitted a task
 		if l.tasks.Load() == nil || !l.acquire() {
 			return
 		}
@@ -308,15 +258,8 @@ func (l *loop) park(ctx context.Context) error {
 
 // hasWork reports whether the driver has work besides waiting for the worker.
 func (l *loop) hasWork() bool {
-	if l.tasks.Load() != nil || l.events != l.seen {
-		return true
-	}
-	for _, s := range l.flushes {
-		if s.send.Done() {
-			return true
-		}
-	}
-	return false
+	l.endFlushes()
+	return l.tasks.Load() != nil || l.events != l.seen
 }
 
 // mustYield reports whether the serving goroutine must make a waiter the driver.
@@ -328,50 +271,47 @@ const watchInterval = time.Millisecond
 // serve drives the loop until it is closed. At a client it does so only while there are no callers, because callers that
 // drive need no switch between goroutines.
 func (l *loop) serve() {
-	for seen := l.uses.Load() - 1; ; {
-		uses := l.uses.Load()
-		if (l.n.serves || uses == seen) && l.acquire() {
-			l.own = nil
+	for seen := l.uses.Load(); ; time.Sleep(watchInterval) {
+		if (l.n.serves || l.uses.Load() == seen) && l.acquire() {
 			_ = l.drive(context.Background(), nil)
 			closed := l.closed
 			l.release()
 			if closed {
 				return
 			}
-			uses = l.uses.Load()
 		}
-		seen = uses
-		time.Sleep(watchInterval)
+		seen = l.uses.Load()
 	}
 }
 
 // runOnLoop runs f in the driver, outside of callbacks, and waits until f has returned.
 func (l *loop) runOnLoop(f func()) {
 	var w waiter
-	w.init()
-	start := task{run: func() { f(); l.finish(&w) }}
-	l.await(context.Background(), &w, &start, nil)
+	w.init(func() { f(); l.finish(&w) }, nil)
+	l.await(context.Background(), &w)
 }
 
 // drain waits until no call is in progress in either direction and no call can arrive, or ctx is done.
 func (l *loop) drain(ctx context.Context) {
-	var w waiter
-	w.init()
-	start := task{run: func() { l.quiet = append(l.quiet, &w); l.checkQuiet() }}
-	abandon := task{run: func() { l.abandon(&w, func() { l.finish(&w) }) }}
-	l.await(ctx, &w, &start, &abandon)
+	quiet := make(chan struct{})
+	l.runOnLoop(func() {
+		l.quiet = append(l.quiet, quiet)
+		l.checkQuiet()
+	})
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
 }
 
 // checkQuiet ends the waits of drain when no call is in progress. A server also waits until its peers have disconnected,
 // because a peer may have sent requests before it received the drain message.
 func (l *loop) checkQuiet() {
-	if len(l.quiet) == 0 || l.active > 0 || l.inFlight > 0 || l.draining && len(l.peers) > 0 {
+	if l.active > 0 || l.inFlight > 0 || l.draining && len(l.peers) > 0 {
 		return
 	}
-	for _, w := range l.quiet {
-		if !w.done {
-			l.finish(w)
-		}
+	for _, quiet := range l.quiet {
+		close(quiet)
 	}
 	l.quiet = nil
 }

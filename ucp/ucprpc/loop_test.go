@@ -35,17 +35,19 @@ func TestLoop_CanceledWhenDone(t *testing.T) {
 		defer close(returned)
 		for range 64 { // select takes either event
 			var own waiter
-			own.init()
 			l.acquire() // as if another goroutine drove
 			ctx, cancel := context.WithCancel(t.Context())
-			start := task{run: func() {}}
-			abandon := task{run: func() { l.abandon(&own, func() { l.finish(&own) }) }}
+			own.init(func() {}, func() {
+				if !own.done {
+					l.finish(&own)
+				}
+			})
 			l.await(hookedContext{ctx, func() {
 				l.runTasks()
 				l.finish(&own)
 				l.release()
 				cancel()
-			}}, &own, &start, &abandon)
+			}}, &own)
 		}
 	}()
 	select {

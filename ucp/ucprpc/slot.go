@@ -16,12 +16,11 @@ import (
 // An operation completes once: when it has a reply or an error, and ucp uses neither its data nor its buffer.
 type slot struct {
 	waiter
-	l              *loop
-	start, abandon task
-	sending        ucp.OpParams
-	receiving      ucp.OpParams
-	hdr            [headerLen + maxName]byte
-	nextFree       *slot // in loop.free
+	l         *loop
+	sending   ucp.OpParams
+	receiving ucp.OpParams
+	hdr       [headerLen + maxName]byte
+	nextFree  *slot // in loop.free
 
 	// Used by the caller until it submits start, and again when done is set.
 	op       slotOp
@@ -73,14 +72,12 @@ func (p *Peer) newSlot(op slotOp, data []byte) (*slot, error) {
 		return nil, &Error{Code: CodeBusy, Text: "MaxCalls are in progress"}
 	default:
 		s = &slot{l: l, id: callID{index: uint32(l.made)}}
-		s.init()
-		abandonOp := s.abandonOp
-		s.start.run, s.abandon.run = s.post, func() { l.abandon(&s.waiter, abandonOp) }
+		s.init(s.post, s.abandonOp)
 		s.sending.OnDone, s.receiving.OnDone = s.onSent, s.onReceived
 		l.slots[l.made].Store(s)
 		l.made++
 	}
-	s.op, s.p, s.data, s.done, s.abandonRun = op, p, data, false, false
+	s.op, s.p, s.data, s.done = op, p, data, false
 	return s, nil
 }
 
@@ -99,7 +96,7 @@ func (s *slot) run(ctx context.Context) error {
 	}
 	s.ctx = ctx
 	s.deadline, _ = ctx.Deadline()
-	s.l.await(ctx, &s.waiter, &s.start, &s.abandon)
+	s.l.await(ctx, &s.waiter)
 	return s.err
 }
 
@@ -187,6 +184,7 @@ func (l *loop) endFlushes() {
 			i++
 			continue
 		}
+		l.events++
 		l.flushes[i] = l.flushes[len(l.flushes)-1]
 		l.flushes = l.flushes[:len(l.flushes)-1]
 		_, err := s.send.Test()
@@ -252,9 +250,9 @@ func (s *slot) endIfOver() {
 }
 
 // abandonOp abandons the operation because the context of the caller is done. It does not wait: the operation completes
-// when ucp no longer uses its memory. A second call has no effect.
+// when ucp no longer uses its memory.
 func (s *slot) abandonOp() {
-	if s.abandoned {
+	if !s.active || s.abandoned {
 		return
 	}
 	s.abandoned = true
