@@ -88,13 +88,7 @@ func (c *Call) Recv(ctx context.Context, buf []byte) error {
 		copy(buf, c.Data)
 		return nil
 	}
-	s, err := c.p.newSlot(opRecv, buf)
-	if err != nil {
-		return err
-	}
-	s.msg = c.msg
-	err = s.run(ctx)
-	s.put()
+	_, err := c.p.execute(ctx, operation{op: opRecv, data: buf, msg: c.msg})
 	return err
 }
 

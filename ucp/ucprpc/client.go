@@ -103,7 +103,7 @@ func (k *link) connect(ctx context.Context, pause time.Duration) error {
 	up, err := l.w.Dial(ctx, cl.network, cl.address, ucp.DialConfig{Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{
 		OnError: func(_ *ucp.EP, err error) {
 			if p != nil {
-				l.drop(p, err)
+				l.dropLater(p, err)
 			}
 		},
 	}})
@@ -244,7 +244,7 @@ func (cl *Client) Send(ctx context.Context, m Method, data []byte) error {
 	return err
 }
 
-func (cl *Client) send(ctx context.Context, op slotOp, m Method, data, buf []byte) (reply []byte, err error) {
+func (cl *Client) send(ctx context.Context, op opType, m Method, data, buf []byte) (reply []byte, err error) {
 	k := cl.link()
 	for {
 		p, err := k.connected(ctx)

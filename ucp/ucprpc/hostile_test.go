@@ -179,8 +179,8 @@ func TestHostile_CancelsWithoutData(t *testing.T) {
 	l := s.loops[0]
 	count := func(counted func(s *slot) bool) (n int) {
 		l.runOnLoop(func() {
-			for i := range l.slots {
-				if s := l.slots[i].Load(); s != nil && s.active && counted(s) {
+			for _, s := range l.slots {
+				if s.active && counted(s) {
 					n++
 				}
 			}

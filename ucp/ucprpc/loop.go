@@ -45,11 +45,11 @@ type loop struct {
 	connects  bool                 // a client connects: messages are stored in early
 	early     []*ucp.ActiveMessage // limited by the window
 	ready     func() bool
-	slots     []atomic.Pointer[slot] // by index; set under mu, read by the driver
-	flushes   []*slot                // slots that wait for a flush
-	active    int                    // slots with an operation in progress
-	inFlight  int                    // calls of peers without a reply
-	bytes     int64                  // bytes that these calls use
+	slots     []*slot // by index
+	flushes   []*slot // slots that wait for a flush
+	active    int     // slots with an operation in progress
+	inFlight  int     // calls of peers without a reply
+	bytes     int64   // bytes that these calls use
 	peers     map[*ucp.EP]*Peer
 	connected atomic.Int64  // length of peers
 	listener  *ucp.Listener // of a server
@@ -100,8 +100,7 @@ func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 	}
 	l := &loop{
 		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
-		handoff: make(chan struct{}, 1), slots: make([]atomic.Pointer[slot], n.cfg.MaxCalls),
-		peers: map[*ucp.EP]*Peer{}, work: make(chan *Call),
+		handoff: make(chan struct{}, 1), peers: map[*ucp.EP]*Peer{}, work: make(chan *Call),
 	}
 	l.ready = l.hasWork
 	w.OnActive(amID, l.handle)

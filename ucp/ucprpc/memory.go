@@ -80,7 +80,7 @@ func (m *Memory) connected(ctx context.Context) (*Peer, *ucp.RKey, error) {
 		}
 		packed, err := p.Call(ctx, methodOpen, []byte(m.name), nil)
 		if err == nil {
-			key, err = p.unpack(ctx, packed)
+			key, err = p.unpack(packed)
 		}
 		if err == nil {
 			m.mu.Lock()
@@ -95,14 +95,15 @@ func (m *Memory) connected(ctx context.Context) (*Peer, *ucp.RKey, error) {
 }
 
 // unpack unpacks a key for this connection. The key is closed with the worker.
-func (p *Peer) unpack(ctx context.Context, packed []byte) (*ucp.RKey, error) {
-	s, err := p.newSlot(opUnpack, packed)
+func (p *Peer) unpack(packed []byte) (key *ucp.RKey, err error) {
+	p.l.runOnLoop(func() {
+		if err = p.gone; err == nil {
+			key, err = p.ep.Unpack(packed)
+		}
+	})
 	if err != nil {
-		return nil, err
+		err = &Error{Code: CodeUnavailable, Err: err}
 	}
-	err = s.run(ctx)
-	key := s.key
-	s.put()
 	return key, err
 }
 
@@ -126,7 +127,7 @@ func (m *Memory) Put(ctx context.Context, buf []byte, off uint64) error {
 	return m.access(ctx, opPut, buf, off)
 }
 
-func (m *Memory) access(ctx context.Context, op slotOp, buf []byte, off uint64) error {
+func (m *Memory) access(ctx context.Context, op opType, buf []byte, off uint64) error {
 	for {
 		p, key, err := m.connected(ctx)
 		if err != nil {
@@ -135,13 +136,7 @@ func (m *Memory) access(ctx context.Context, op slotOp, buf []byte, off uint64) 
 		if n := key.Len(); off > n || uint64(len(buf)) > n-off {
 			return &Error{Code: CodeFailed, Err: fmt.Errorf("%d bytes at %d of %d: %w", len(buf), off, n, ucs.ErrRemoteAccess)}
 		}
-		s, err := p.newSlot(op, buf)
-		if err != nil {
-			return err
-		}
-		s.key, s.off = key, off
-		err = s.run(ctx)
-		s.put()
+		_, err = p.execute(ctx, operation{op: op, data: buf, key: key, off: off})
 		if err == nil || !m.k.shouldRepeat(p, err, true) {
 			return err
 		}

@@ -43,22 +43,11 @@ func (p *Peer) Send(ctx context.Context, m Method, data []byte) error {
 	return err
 }
 
-func (p *Peer) send(ctx context.Context, op slotOp, m Method, data, buf []byte) (reply []byte, err error) {
+func (p *Peer) send(ctx context.Context, op opType, m Method, data, buf []byte) (reply []byte, err error) {
 	if len(m.Name) > maxName {
 		return nil, &Error{Code: CodeTooLong, Text: "name of a method"}
 	}
-	s, err := p.newSlot(op, data)
-	if err != nil {
-		return nil, err
-	}
-	s.method, s.buf = m, buf
-	err = s.run(ctx)
-	reply = s.reply
-	s.put()
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
+	return p.execute(ctx, operation{op: op, method: m, data: data, buf: buf})
 }
 
 // add adds the record of a connection.
@@ -88,11 +77,7 @@ func (l *loop) drop(p *Peer, err error) {
 	for c := p.running.next; c != &p.running; c = c.next {
 		c.cancel(&Error{Code: CodeLost, Err: err})
 	}
-	for i := range l.slots {
-		s := l.slots[i].Load()
-		if s == nil {
-			break
-		}
+	for _, s := range l.slots {
 		if s.active && s.p == p {
 			s.end(&Error{Code: CodeLost, Err: err})
 		}
@@ -100,12 +85,8 @@ func (l *loop) drop(p *Peer, err error) {
 	l.checkQuiet()
 }
 
-// dropFailed drops the peer if err means that its EP has failed. ucp may call OnError only later.
-func (l *loop) dropFailed(p *Peer, err error) {
-	if errors.Is(err, ucs.ErrEPFailed) {
-		l.drop(p, err)
-	}
-}
+// dropLater drops the peer soon, outside of calls of ucp, so that no operation completes while ucp posts it.
+func (l *loop) dropLater(p *Peer, err error) { l.submit(&task{run: func() { l.drop(p, err) }}) }
 
 // errViolation is the reason for which a peer that violates the protocol is disconnected.
 var errViolation = errors.New("the peer violates the protocol of ucprpc")

@@ -123,7 +123,7 @@ func (s *Server) onPeer(l *loop, up *ucp.Peer) {
 
 func (l *loop) onPeerGone(up *ucp.Peer, err error) {
 	if p := l.peers[up.EP]; p != nil {
-		l.drop(p, err)
+		l.dropLater(p, err)
 	}
 }
 

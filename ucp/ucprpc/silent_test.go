@@ -92,8 +92,8 @@ func TestCancel_NotSent(t *testing.T) {
 	eventually(t, func() bool {
 		n := int(returned.Load())
 		l.runOnLoop(func() {
-			for i := range l.slots {
-				if s := l.slots[i].Load(); s != nil && s.active && s.abandoned {
+			for _, s := range l.slots {
+				if s.active && s.abandoned {
 					n++
 				}
 			}
