@@ -44,138 +44,127 @@ type Client struct {
 	links            []*link
 	next             atomic.Uint32 // the link of the next call
 	open             context.Context
-	shut             context.CancelCauseFunc
-	closing          sync.WaitGroup // goroutines of links
+	shut             context.CancelFunc
+	running          sync.WaitGroup // goroutines of links
 }
 
-// link is a connection of a client. After a failure a new connection replaces it.
+// link is a connection of a client. Its goroutine replaces the connection when it has failed.
 type link struct {
 	cl    *Client
 	state atomic.Pointer[linkState]
+	err   error // of closing the last connection
 }
 
-// linkState is a connection, or the lack of one.
+// linkState is the latest connection of a link.
 type linkState struct {
-	p      *Peer         // nil if there is none
-	since  time.Time     // time at which it was made
-	pause  time.Duration // pause before it was made
-	failed atomic.Value  // the error of the latest attempt to connect, as a lastError
-	over   chan struct{} // closed when another state has replaced this one
+	p        *Peer
+	failed   error         // of the latest attempt to replace it
+	replaced chan struct{} // closed when there is another state
 }
-
-type lastError struct{ err error }
 
 // Dial connects to a server. If ctx is done first, it returns the error of ctx. For network, address and errors see
 // [ucp.Worker.Dial]; the first attempt must succeed.
 func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg ClientConfig) (*Client, error) {
 	cl := &Client{cfg: cfg, network: network, address: address, node: node{
-		c: c, cfg: cfg.Limits, handlers: Handlers{maps.Clone(cfg.Handlers.byMethod)}, stats: stats.New("ucprpc"),
-		onGone: func(p *Peer, err error) { p.link.replace(p, true) },
+		c: c, cfg: cfg.Limits, handlers: Handlers{maps.Clone(cfg.Handlers.byMethod)}, stats: stats.New("ucprpc"), closed: &loopStats{},
 	}}
 	if err := cl.node.cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	cl.closed = &loopStats{}
 	cl.closed.addTo(cl.stats.Child("closed"))
 	cl.cfg.WaitConnected = cmp.Or(cfg.WaitConnected, 10*time.Second)
 	cl.cfg.MinBackoff, cl.cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, 10*time.Millisecond), cmp.Or(cfg.MaxBackoff, 5*time.Second)
-	cl.open, cl.shut = context.WithCancelCause(context.Background())
+	cl.open, cl.shut = context.WithCancel(context.Background())
 	for range max(cfg.Workers, 1) {
-		k := &link{cl: cl}
-		k.state.Store(&linkState{over: make(chan struct{})})
-		if err := k.connect(ctx, 0); err != nil {
+		p, err := cl.connect(ctx)
+		if err != nil {
 			return nil, ucs.Join(err, cl.Close())
 		}
+		k := &link{cl: cl}
+		k.set(p, nil)
 		cl.links = append(cl.links, k)
+		cl.running.Go(k.run)
 	}
 	return cl, nil
 }
 
-// connect connects to the server with a new worker. pause is the pause before this attempt.
-func (k *link) connect(ctx context.Context, pause time.Duration) error {
-	cl := k.cl
+// connect connects to the server with a new worker.
+func (cl *Client) connect(ctx context.Context) (p *Peer, err error) {
 	l, err := cl.newLoop(cl.cfg.Worker)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	l.acquire() // Dial drives
 	l.connects = true
-	var p *Peer
-	up, err := l.w.Dial(ctx, cl.network, cl.address, ucp.DialConfig{Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{
-		OnError: func(_ *ucp.EP, err error) {
-			if p != nil {
-				l.dropLater(p, err)
-			}
-		},
-	}})
+	up, err := l.w.Dial(ctx, cl.network, cl.address, ucp.DialConfig{
+		Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{OnError: l.lost},
+	})
+	l.connects = false
 	switch {
 	case err != nil:
 	case string(up.Private) != hello:
 		err = &Error{Code: CodeUnavailable, Text: "the listener speaks another protocol"}
 	default:
-		if err = up.EP.Err(); err == nil { // otherwise OnError may have been called already
-			p = l.add(up.EP, up.From)
+		if err = up.EP.Err(); err == nil { // otherwise a message of the server was invalid
+			p = l.add(up.EP)
 		}
 	}
-	l.connects = false
-	if p == nil {
-		l.releaseEarly()
-		return ucs.Join(err, l.close(disconnected))
-	}
-	p.link = k
-	p.onDrain = func(p *Peer) { k.replace(p, false) }
-	l.acquire() // until the early messages are handled, before later ones
-
-	// Before the connection can fail.
-	old := k.state.Swap(&linkState{p: p, since: time.Now(), pause: pause, over: make(chan struct{})})
-	close(old.over)
-	l.running.Go(l.serve)
-	for _, m := range l.early {
-		l.handle(m)
-	}
-	l.releaseEarly()
 	l.release()
-	return nil
+	if err != nil {
+		return nil, ucs.Join(err, l.close())
+	}
+	l.running.Go(l.serve)
+	return p, nil
 }
 
-// replace closes the loop of a connection that has failed or whose server drains, and connects again, both in
-// goroutines. The driver of that loop calls it. A second call has no effect.
-func (k *link) replace(p *Peer, gone bool) {
-	k.cl.mu.Lock() // Close waits only for goroutines that were started before it
-	defer k.cl.mu.Unlock()
-	old := k.state.Load()
-	if old.p != p || k.cl.open.Err() != nil || !k.state.CompareAndSwap(old, &linkState{over: make(chan struct{})}) {
-		return
+// set sets the state of the link.
+func (k *link) set(p *Peer, failed error) {
+	if old := k.state.Swap(&linkState{p, failed, make(chan struct{})}); old != nil {
+		close(old.replaced)
 	}
-	close(old.over)
-	pause, lived := time.Duration(0), time.Since(old.since)
-	if gone && lived < k.cl.cfg.MaxBackoff || lived < k.cl.cfg.MinBackoff {
-		pause = k.cl.nextPause(old.pause)
-	}
-	k.cl.closing.Go(func() { // a goroutine: close waits for handlers, which may wait for the next connection
-		if !gone { // calls in progress continue
-			p.l.drain(k.cl.open)
-		}
-		_ = p.l.close(disconnected) // the error is that of the failed connection
-	})
-	k.cl.closing.Go(func() { k.reconnect(pause) })
 }
 
-// reconnect tries to connect, after the given pause, until it succeeds or the client is closed.
-func (k *link) reconnect(pause time.Duration) {
+// run replaces the connection when it has failed or its server shuts down, until the client is closed.
+func (k *link) run() {
 	cl := k.cl
-	for ; cl.open.Err() == nil; pause = cl.nextPause(pause) {
-		if pause > 0 {
-			select {
-			case <-time.After(pause/2 + rand.N(pause/2+1)):
-			case <-cl.open.Done():
-				return
-			}
-		}
-		err := k.connect(cl.open, pause)
-		if err == nil {
+	for pause := time.Duration(0); ; {
+		p, since := k.state.Load().p, time.Now()
+		select {
+		case <-p.usable.Done():
+		case <-cl.open.Done():
+			k.err = p.l.close()
 			return
 		}
-		k.state.Load().failed.Store(lastError{err})
+		drains, lived := context.Cause(p.usable) == errDraining, time.Since(since)
+		cl.running.Go(func() { // a goroutine: close waits for handlers, which may wait for the next connection
+			if drains { // calls in progress continue
+				p.l.drain(cl.open)
+			}
+			_ = p.l.close() // the error is that of the failed connection
+		})
+		if lived >= cl.cfg.MaxBackoff || drains && lived >= cl.cfg.MinBackoff {
+			pause = 0
+		} else {
+			pause = cl.nextPause(pause)
+		}
+		pause = k.reconnect(p, pause)
+	}
+}
+
+// reconnect tries to replace connection p until it succeeds or the client is closed. It returns the pause before the last
+// attempt; pause is that before the first.
+func (k *link) reconnect(p *Peer, pause time.Duration) time.Duration {
+	for ; ; pause = k.cl.nextPause(pause) {
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2+1)):
+		case <-k.cl.open.Done():
+			return pause
+		}
+		next, err := k.cl.connect(k.cl.open)
+		k.set(cmp.Or(next, p), err)
+		if err == nil {
+			return pause
+		}
 	}
 }
 
@@ -188,39 +177,50 @@ func (cl *Client) nextPause(pause time.Duration) time.Duration {
 func (k *link) connected(ctx context.Context) (*Peer, error) {
 	var limit <-chan time.Time
 	for {
-		if k.cl.open.Err() != nil {
-			return nil, disconnected
-		}
 		s := k.state.Load()
-		if s.p != nil {
+		switch {
+		case k.cl.open.Err() != nil:
+			return nil, disconnected
+		case s.p.usable.Err() == nil:
 			return s.p, nil
-		}
-		if limit == nil && k.cl.cfg.WaitConnected > 0 {
-			t := time.NewTimer(k.cl.cfg.WaitConnected)
-			defer t.Stop()
-			limit = t.C
-		}
-		why := func(code Code) error {
-			last, _ := s.failed.Load().(lastError)
-			return &Error{Code: code, Err: last.err}
+		case limit == nil && k.cl.cfg.WaitConnected > 0:
+			limit = time.After(k.cl.cfg.WaitConnected)
 		}
 		select {
-		case <-s.over:
-		case <-ctx.Done():
-			return nil, why(CodeOf(ctx.Err()))
-		case <-limit:
-			return nil, why(CodeUnavailable)
+		case <-s.replaced:
 		case <-k.cl.open.Done():
-			return nil, disconnected
+		case <-ctx.Done():
+			return nil, &Error{Code: CodeOf(ctx.Err()), Err: s.failed}
+		case <-limit:
+			return nil, &Error{Code: CodeUnavailable, Err: s.failed}
 		}
 	}
 }
 
+// do calls f with the connection, and again with the next one while the operation must be repeated.
+func (k *link) do(ctx context.Context, idempotent bool, f func(p *Peer) error) error {
+	for {
+		p, err := k.connected(ctx)
+		if err != nil {
+			return err
+		}
+		if err = f(p); err == nil || k.cl.open.Err() != nil || !p.mustRepeat(err, idempotent) {
+			return err
+		}
+	}
+}
+
+// mustRepeat reports whether an operation that has failed over p must be repeated over the next connection.
+func (p *Peer) mustRepeat(err error, idempotent bool) bool {
+	var e *Error
+	if p.usable.Err() == nil || !errors.As(err, &e) {
+		return false
+	}
+	return e.Code == CodeDraining || e.Err != nil && (e.Code == CodeUnavailable || e.Code == CodeLost && idempotent)
+}
+
 // link returns the link for the next operation.
 func (cl *Client) link() *link {
-	if len(cl.links) == 1 {
-		return cl.links[0]
-	}
 	return cl.links[cl.next.Add(1)%uint32(len(cl.links))]
 }
 
@@ -245,35 +245,11 @@ func (cl *Client) Send(ctx context.Context, m Method, data []byte) error {
 }
 
 func (cl *Client) send(ctx context.Context, op opType, m Method, data, buf []byte) (reply []byte, err error) {
-	k := cl.link()
-	for {
-		p, err := k.connected(ctx)
-		if err != nil {
-			return nil, err
-		}
+	err = cl.link().do(ctx, m.Idempotent, func(p *Peer) (err error) {
 		reply, err = p.send(ctx, op, m, data, buf)
-		if err == nil || !k.shouldRepeat(p, err, m.Idempotent) {
-			return reply, err
-		}
-	}
-}
-
-// shouldRepeat reports whether an operation that has failed over p must be repeated.
-func (k *link) shouldRepeat(p *Peer, err error, idempotent bool) bool {
-	var e *Error
-	if k.cl.open.Err() != nil || !errors.As(err, &e) || e.Err == nil && e.Code != CodeDraining {
-		return false
-	}
-	switch e.Code {
-	case CodeDraining:
-		k.replace(p, false)
-		return true
-	case CodeUnavailable:
-		return k.state.Load().p != p
-	case CodeLost:
-		return idempotent && k.state.Load().p != p
-	}
-	return false
+		return err
+	})
+	return reply, err
 }
 
 // Stats returns the root of a tree of counters, with one node for each connection, and the node
@@ -283,20 +259,11 @@ func (cl *Client) Stats() *stats.Node { return cl.stats }
 // Close closes the client. Operations in progress fail with CodeLost. Close waits until all handlers have returned, so
 // no handler may call it.
 func (cl *Client) Close() error {
-	cl.mu.Lock()
-	cl.shut(disconnected)
-	cl.mu.Unlock()
+	cl.shut()
+	cl.running.Wait()
 	var errs []error
 	for _, k := range cl.links {
-		if p := k.state.Load().p; p != nil {
-			errs = append(errs, p.l.close(disconnected))
-		}
-	}
-	cl.closing.Wait()
-	for _, k := range cl.links { // connections that were made in the meantime
-		if p := k.state.Load().p; p != nil {
-			errs = append(errs, p.l.close(disconnected))
-		}
+		errs = append(errs, k.err)
 	}
 	return errors.Join(errs...)
 }

@@ -247,7 +247,8 @@ func TestClient_Stats(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	for range 5 {
-		require.Error(t, cl.links[0].connect(t.Context(), 0))
+		_, err := cl.connect(t.Context())
+		require.Error(t, err)
 	}
 	require.NoError(t, cl.Close())
 	nodes := cl.Stats().Snapshot().Children
@@ -261,7 +262,7 @@ func TestClient_Stats(t *testing.T) {
 func TestPeer_Draining(t *testing.T) {
 	s, cl := newPair(t, "sm", testServer())
 	p := cl.links[0].state.Load().p
-	p.l.runOnLoop(func() { p.draining = true })
+	p.l.runOnLoop(p.drain)
 	_, err := p.Call(t.Context(), methodEcho, nil, nil)
 	require.Equal(t, CodeDraining, CodeOf(err))
 	require.Equal(t, CodeDraining, CodeOf(p.Send(t.Context(), methodEcho, nil)))

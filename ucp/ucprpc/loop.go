@@ -36,14 +36,13 @@ type loop struct {
 	made int   // number of slots; under mu
 
 	// Used by the driver only.
-	own       *waiter              // the wait of the driver; nil if it only serves
-	events    uint                 // number of messages and completions
-	seen      uint                 // events before the latest park
-	woken     bool                 // the driver has woken a goroutine since it last yielded
-	pushes    bool                 // the driver has posted messages since the latest poll
-	closed    bool                 // the worker is closed
-	connects  bool                 // a client connects: messages are stored in early
-	early     []*ucp.ActiveMessage // limited by the window
+	own       *waiter // the wait of the driver; nil if it only serves
+	events    uint    // number of messages and completions
+	seen      uint    // events before the latest park
+	woken     bool    // the driver has woken a goroutine since it last yielded
+	pushes    bool    // the driver has posted messages since the latest poll
+	closed    bool    // the worker is closed
+	connects  bool    // a client connects: messages may arrive before Dial returns
 	ready     func() bool
 	slots     []*slot // by index
 	flushes   []*slot // slots that wait for a flush
@@ -318,8 +317,8 @@ func (l *loop) checkQuiet() {
 // flushLimit limits how long close waits until the last messages are sent.
 const flushLimit = time.Second
 
-// close fails all calls with err, closes the worker, and waits for the goroutines of the loop.
-func (l *loop) close(err error) (closeErr error) {
+// close fails all calls, closes the worker, and waits for the goroutines of the loop.
+func (l *loop) close() (err error) {
 	l.runOnLoop(func() {
 		if l.closed {
 			return
@@ -328,9 +327,9 @@ func (l *loop) close(err error) (closeErr error) {
 		_ = l.w.FlushWait(ctx) // otherwise peers do not get the last replies
 		cancel()
 		for _, p := range l.peers {
-			l.drop(p, err)
+			l.drop(p, disconnected)
 		}
-		closeErr = l.w.Close() // completes all requests
+		err = l.w.Close() // completes all requests
 		l.closed = true
 		close(l.work)
 		l.active, l.inFlight = 0, 0 // later calls of a running handler fail
@@ -338,5 +337,5 @@ func (l *loop) close(err error) (closeErr error) {
 		l.checkQuiet()
 	})
 	l.running.Wait()
-	return closeErr
+	return err
 }

@@ -3,7 +3,7 @@ package ucprpc
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
@@ -47,51 +47,45 @@ func (s *Server) open(c *Call) error {
 // Memory is memory that a server publishes. Any goroutine may call its methods. After a failure of the
 // connection, Memory opens the name again.
 type Memory struct {
-	k    *link
-	name string
+	k      *link
+	name   string
+	opened atomic.Pointer[openedMemory]
+}
 
-	mu  sync.Mutex
-	p   *Peer // of key
+// openedMemory is a key and the connection for which it was unpacked.
+type openedMemory struct {
+	p   *Peer
 	key *ucp.RKey
 }
 
 // Open opens memory of the server by name. It fails with CodeNoMemory if the server publishes no memory under the name.
 func (cl *Client) Open(ctx context.Context, name string) (*Memory, error) {
 	m := &Memory{k: cl.link(), name: name}
-	_, _, err := m.connected(ctx)
+	err := m.k.do(ctx, true, func(p *Peer) error {
+		_, err := m.keyFor(ctx, p)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// connected returns the connection and a key for it.
-func (m *Memory) connected(ctx context.Context) (*Peer, *ucp.RKey, error) {
-	for {
-		p, err := m.k.connected(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		m.mu.Lock()
-		key, current := m.key, m.p == p
-		m.mu.Unlock()
-		if current {
-			return p, key, nil
-		}
-		packed, err := p.Call(ctx, methodOpen, []byte(m.name), nil)
-		if err == nil {
-			key, err = p.unpack(packed)
-		}
-		if err == nil {
-			m.mu.Lock()
-			m.p, m.key = p, key
-			m.mu.Unlock()
-			return p, key, nil
-		}
-		if !m.k.shouldRepeat(p, err, true) {
-			return nil, nil, err
-		}
+// keyFor returns a key for a connection.
+func (m *Memory) keyFor(ctx context.Context, p *Peer) (*ucp.RKey, error) {
+	if o := m.opened.Load(); o != nil && o.p == p {
+		return o.key, nil
 	}
+	packed, err := p.Call(ctx, methodOpen, []byte(m.name), nil)
+	if err != nil {
+		return nil, err
+	}
+	key, err := p.unpack(packed)
+	if err != nil {
+		return nil, err
+	}
+	m.opened.Store(&openedMemory{p, key})
+	return key, nil
 }
 
 // unpack unpacks a key for this connection. The key is closed with the worker.
@@ -108,11 +102,7 @@ func (p *Peer) unpack(packed []byte) (key *ucp.RKey, err error) {
 }
 
 // Len returns the length of the memory in bytes at the time at which it was last opened.
-func (m *Memory) Len() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.key.Len()
-}
+func (m *Memory) Len() uint64 { return m.opened.Load().key.Len() }
 
 // Get reads len(buf) bytes from offset off. If the transport can read remote memory, the server does not take part. If
 // the server writes at the same time, buf may get a mixture of old and new bytes. Errors: those of [Client.Call], and
@@ -128,8 +118,8 @@ func (m *Memory) Put(ctx context.Context, buf []byte, off uint64) error {
 }
 
 func (m *Memory) access(ctx context.Context, op opType, buf []byte, off uint64) error {
-	for {
-		p, key, err := m.connected(ctx)
+	return m.k.do(ctx, true, func(p *Peer) error {
+		key, err := m.keyFor(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -137,8 +127,6 @@ func (m *Memory) access(ctx context.Context, op opType, buf []byte, off uint64) 
 			return &Error{Code: CodeFailed, Err: fmt.Errorf("%d bytes at %d of %d: %w", len(buf), off, n, ucs.ErrRemoteAccess)}
 		}
 		_, err = p.execute(ctx, operation{op: op, data: buf, key: key, off: off})
-		if err == nil || !m.k.shouldRepeat(p, err, true) {
-			return err
-		}
-	}
+		return err
+	})
 }

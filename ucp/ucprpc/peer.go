@@ -18,6 +18,9 @@ type Peer struct {
 	ep   *ucp.EP
 	from ucp.Identity
 
+	usable context.Context // ends when the connection has failed or the peer shuts down: clients use the next connection
+	retire context.CancelCauseFunc
+
 	// Used by the driver only.
 	gone      error // the reason why the connection has failed; nil until then
 	draining  bool  // the peer accepts no more requests
@@ -25,8 +28,6 @@ type Peer struct {
 	inFlight  int   // number of calls in running
 	bytes     int64 // bytes of these calls
 	rejecting int   // rejections that are not sent
-	link      *link // of a client
-	onDrain   func(p *Peer)
 }
 
 // Identity returns the identity of the peer, as [ucp.EP.PeerIdentity].
@@ -50,12 +51,16 @@ func (p *Peer) send(ctx context.Context, op opType, m Method, data, buf []byte) 
 	return p.execute(ctx, operation{op: op, method: m, data: data, buf: buf})
 }
 
-// add adds the record of a connection.
-func (l *loop) add(ep *ucp.EP, from ucp.Identity) *Peer {
-	p := &Peer{l: l, ep: ep, from: from}
-	p.running.prev, p.running.next = &p.running, &p.running
-	l.peers[ep] = p
-	l.connected.Add(1)
+// add returns the record of a connection, which it adds if there is none.
+func (l *loop) add(ep *ucp.EP) *Peer {
+	p := l.peers[ep]
+	if p == nil {
+		p = &Peer{l: l, ep: ep, from: ep.PeerIdentity()}
+		p.usable, p.retire = context.WithCancelCause(context.Background())
+		p.running.prev, p.running.next = &p.running, &p.running
+		l.peers[ep] = p
+		l.connected.Add(1)
+	}
 	return p
 }
 
@@ -71,7 +76,8 @@ func (l *loop) drop(p *Peer, err error) {
 	if l.last == p {
 		l.last = nil
 	}
-	if l.n.onGone != nil { // first, because callers that are woken below use the next connection
+	p.retire(err) // first, because callers that are woken below use the next connection
+	if l.n.onGone != nil {
 		l.n.onGone(p, err)
 	}
 	for c := p.running.next; c != &p.running; c = c.next {
@@ -85,8 +91,24 @@ func (l *loop) drop(p *Peer, err error) {
 	l.checkQuiet()
 }
 
-// dropLater drops the peer soon, outside of calls of ucp, so that no operation completes while ucp posts it.
-func (l *loop) dropLater(p *Peer, err error) { l.submit(&task{run: func() { l.drop(p, err) }}) }
+// lost drops the peer of an EP that has failed, soon: outside of calls of ucp, so that no operation completes while ucp posts
+// it.
+func (l *loop) lost(ep *ucp.EP, err error) {
+	l.submit(&task{run: func() {
+		if p := l.peers[ep]; p != nil {
+			l.drop(p, err)
+		}
+	}})
+}
+
+// errDraining is the reason for which a client leaves a connection whose server shuts down.
+var errDraining = &Error{Code: CodeDraining}
+
+// drain sends no more requests to a peer that shuts down.
+func (p *Peer) drain() {
+	p.draining = true
+	p.retire(errDraining)
+}
 
 // errViolation is the reason for which a peer that violates the protocol is disconnected.
 var errViolation = errors.New("the peer violates the protocol of ucprpc")
@@ -132,12 +154,11 @@ func (l *loop) peer(ep *ucp.EP) *Peer {
 func (l *loop) handle(m *ucp.ActiveMessage) {
 	l.events++
 	p := l.peer(m.From)
+	if p == nil && l.connects {
+		p = l.add(m.From)
+	}
 	if p == nil {
-		if l.connects {
-			l.early = append(l.early, m.Keep())
-		} else {
-			m.Reject()
-		}
+		m.Reject()
 		return
 	}
 	var h header
@@ -152,21 +173,10 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	case kindCancel:
 		p.cancel(h.id)
 	case kindDrain:
-		p.draining = true
-		if p.onDrain != nil {
-			p.onDrain(p)
-		}
+		p.drain()
 	default:
 		l.handleRequest(p, &h, name, m)
 	}
-}
-
-// releaseEarly releases the messages that arrived before their connection was added.
-func (l *loop) releaseEarly() {
-	for _, m := range l.early {
-		m.Release()
-	}
-	l.early = nil
 }
 
 // cancel cancels the context of a call of the peer, if the call is still in progress.

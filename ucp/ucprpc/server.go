@@ -75,7 +75,8 @@ func newServer(c *ucp.Context, cfg ServerConfig, listen listenFunc) (_ *Server, 
 		}
 		s.loops = append(s.loops, l)
 		lcfg := ucp.ListenConfig{
-			Private: []byte(hello), AllowUIDs: cfg.AllowUIDs, OnPeer: func(up *ucp.Peer) { s.onPeer(l, up) }, OnPeerGone: l.onPeerGone,
+			Private: []byte(hello), AllowUIDs: cfg.AllowUIDs, OnPeer: func(up *ucp.Peer) { s.onPeer(l, up) },
+			OnPeerGone: func(up *ucp.Peer, err error) { l.lost(up.EP, err) },
 		}
 		if l == s.loops[0] {
 			lcfg.Accept = s.accept
@@ -112,18 +113,12 @@ func (s *Server) accept(r *ucp.ConnRequest) bool {
 }
 
 func (s *Server) onPeer(l *loop, up *ucp.Peer) {
-	p := l.add(up.EP, up.From)
+	p := l.add(up.EP)
 	if l.draining {
 		p.notify(&header{kind: kindDrain})
 	}
 	if s.cfg.OnPeer != nil {
 		s.cfg.OnPeer(p)
-	}
-}
-
-func (l *loop) onPeerGone(up *ucp.Peer, err error) {
-	if p := l.peers[up.EP]; p != nil {
-		l.dropLater(p, err)
 	}
 }
 
@@ -161,7 +156,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range s.loops {
-		errs = append(errs, l.close(disconnected))
+		errs = append(errs, l.close())
 	}
 	return errors.Join(errs...)
 }

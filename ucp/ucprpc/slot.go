@@ -280,6 +280,9 @@ func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
 	case !s.active || s.over || s.op != opCall || s.id != h.id || s.p != p || s.recv != nil:
 		l.stats[lateReplies].Inc() // the caller has abandoned it
 	case h.number != 0:
+		if Code(h.number) == CodeDraining {
+			p.drain()
+		}
 		s.end(&Error{Code: Code(h.number), Text: string(m.Data[:min(len(m.Data), maxErrorText)])})
 	case m.Length > l.n.cfg.MaxReply:
 		s.end(&Error{Code: CodeTooLong, Text: "the reply is longer than MaxReply"})
