@@ -47,6 +47,7 @@ type IfaceExt struct {
 	Wake    Waker          // not nil iff CapEventFD
 	Pending EventPender    // nil: poll the iface
 	Watch   Watcher        // nil: call Progress
+	Armed   ArmChecker     // nil: operations that are posted after Arm may need Progress
 	Push    Pusher         // nil if posted messages are sent without Progress
 	Stats   Counted        // nil if the iface has no counters
 	Explain Explainer      // nil if the iface does not depend on the system
@@ -143,6 +144,15 @@ type EventPender interface {
 	// EventPending reports, with one or two loads and without a system call, whether
 	// an event requested by Arm has happened. The result is true until the next Progress and Arm.
 	EventPending() bool
+}
+
+// ArmChecker reports whether the caller can continue to sleep after operations were posted, for a caller whose goroutines share
+// an iface: one sleeps, and others post. It requires a Waker.
+type ArmChecker interface {
+	// StillArmed reports whether the latest Arm, of all types of events, also covers what was posted and progressed since then:
+	// nothing needs Progress now, and each arrival and completion makes EventFD readable or has done so. The caller
+	// must have called Arm and, if the iface is a Pusher, Push.
+	StillArmed() bool
 }
 
 // Pusher is an iface that joins small messages, and sends the joined messages at the next Progress.

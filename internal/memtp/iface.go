@@ -141,7 +141,7 @@ func (i *Iface) setAttr() {
 func (i *Iface) Attr() *uct.IfaceAttr { return &i.attr }
 
 // Ext implements uct.Iface.
-func (i *Iface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i, Pending: i} }
+func (i *Iface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i, Pending: i, Armed: i} }
 
 // SetAMHandler implements uct.Iface.
 func (i *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.ams.Set(id, h) }

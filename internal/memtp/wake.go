@@ -19,16 +19,28 @@ func (i *Iface) EventFD() int { return i.event }
 func (i *Iface) Arm(ev uct.Events) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
-	if i.raised || ev&uct.EventRecv != 0 && (i.rx.filled.n > 0 || i.filled > 0) {
+	if i.raised || ev&uct.EventRecv != 0 && (i.rx.filled.n > 0 || i.filled > 0) || i.executable() {
 		return uct.ErrBusy
-	}
-	for _, e := range i.eps.All() {
-		if e.tx.n > 0 && e.ready(e.tx.head()) || e.canSend() || e.peerStatus() != ucs.StatusOK {
-			return uct.ErrBusy
-		}
 	}
 	i.armed |= ev
 	return nil
+}
+
+// StillArmed implements uct.ArmChecker.
+func (i *Iface) StillArmed() bool {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	return i.raised || i.armed == uct.EventRecv|uct.EventSendComp && !i.executable()
+}
+
+// executable reports whether Progress would execute an operation, dispatch a request or fail an EP. With world.mu held.
+func (i *Iface) executable() bool {
+	for _, e := range i.eps.All() {
+		if e.tx.n > 0 && e.ready(e.tx.head()) || e.canSend() || e.peerStatus() != ucs.StatusOK {
+			return true
+		}
+	}
+	return false
 }
 
 // EventPending implements uct.EventPender.

@@ -123,7 +123,7 @@ func (it *iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Guarded: true}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Armed: it, Stats: it, Guarded: true}
 }
 
 // SetAMHandler implements uct.Iface.
@@ -246,6 +246,9 @@ func (it *iface) Arm(uct.Events) error {
 	it.rx.awaited, it.rx.limit = true, it.rx.tail
 	return nil
 }
+
+// StillArmed implements uct.ArmChecker. The first post after Arm wakes the owner.
+func (it *iface) StillArmed() bool { return it.arb.Len() == 0 }
 
 // wake makes the event descriptor readable.
 //

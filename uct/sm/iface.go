@@ -183,7 +183,7 @@ func (it *iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it, Measure: it, Guarded: true}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Armed: it, Stats: it, Explain: it, Measure: it, Guarded: true}
 }
 
 // SetAMHandler implements uct.Iface.

@@ -136,6 +136,10 @@ func (it *iface) Arm(ev uct.Events) error {
 	return nil
 }
 
+// StillArmed implements uct.ArmChecker. Peers wake the owner for messages and returned slots. Operations or requests
+// that wait may depend on more.
+func (it *iface) StillArmed() bool { return it.events.Load() == 0 }
+
 func (it *iface) disarm() {
 	it.ctl.state.CompareAndSwap(it.armed, it.armed&^stateArmed)
 	it.armed = it.ctl.state.Load()

@@ -9,22 +9,27 @@ func (it *iface) EventFD() int { return it.poll.FD() }
 // polls epoll and enables EPOLLOUT for blocked connections.
 func (it *iface) Arm(ev uct.Events) error {
 	it.pollEpollNext()
-	if len(it.broken) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
+	if !it.StillArmed() || it.poll.Readable() {
 		return uct.ErrBusy
+	}
+	return nil
+}
+
+// StillArmed implements uct.ArmChecker. It enables EPOLLOUT for connections that have blocked since Arm.
+func (it *iface) StillArmed() bool {
+	if len(it.broken) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
+		return false
 	}
 	for _, c := range it.dirty {
 		if c.state != connOpen {
 			continue
 		}
 		if !c.tx.blocked && !c.tx.empty() {
-			return uct.ErrBusy
+			return false
 		}
 		if c.tx.blocked {
 			c.watchOut(true)
 		}
 	}
-	if it.poll.Readable() {
-		return uct.ErrBusy
-	}
-	return nil
+	return true
 }

@@ -49,6 +49,7 @@ var caughtBy = map[broken.Kind][]string{
 	broken.PendingTwice:     {"pending/fifo"},
 	broken.Overtake:         {"pending/refused-stays-first"},
 	broken.LoseWakeup:       {"wake/receive", "wake/race"},
+	broken.LieArmed:         {"wake/armed"},
 	broken.TrustAddress:     {"addr/garbage"},
 	broken.TrustKey:         {"key/garbage"},
 	broken.CloseInUse:       {"md/close-in-use"},

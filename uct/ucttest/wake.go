@@ -39,6 +39,11 @@ var wakeChecks = []check{
 		need: uct.CapEventFD, any: uct.CapAM, run: checkEventPending,
 	},
 	{
+		name: "wake/armed",
+		rule: "while StillArmed after a post, EventFD becomes readable when a message arrives or an operation completes",
+		need: uct.CapEventFD, any: uct.CapAM, run: checkStillArmed,
+	},
+	{
 		name: "wake/watch",
 		rule: "while a watch is idle, Progress finds no completion and no arrival",
 		any:  uct.CapAM, run: checkWatch,
@@ -260,6 +265,81 @@ func (p *pair) sleepUnless(t checkT, s, other *side) {
 		require.True(t, p.wakes(s, other), "an operation is under way and no event came")
 	}
 	s.Iface.Progress()
+}
+
+// checkStillArmed lets A post after Arm and sleep then, until the answer of B, and until room for a request that waits.
+func checkStillArmed(t checkT, p *pair) {
+	if p.A.Iface.Ext().Armed == nil {
+		t.Skipf("the iface is no ArmChecker")
+	}
+	out, in := newInbox(t, p.B, 3), newInbox(t, p.A, 3)
+	for i := range 50 {
+		p.flush(t, p.AB)
+		p.settle()
+		p.arm(t, p.A, uct.EventSendComp|uct.EventRecv)
+		if err := p.post(p.AB, i); err == uct.ErrNoResource {
+			continue
+		} else {
+			require.NoError(t, err)
+		}
+		p.settleArmed(t, p.A)
+		for w := p.h.patience(1); len(out.msgs) == 0; {
+			require.False(t, w.spent(p.B.Iface.Progress()), "round %d: a message of an iface that is still armed does not arrive", i)
+			w.yield()
+			if readable(p.A.Iface.Ext().Wake.EventFD(), 0) { // it connects, for example
+				p.A.Iface.Progress()
+				p.arm(t, p.A, uct.EventSendComp|uct.EventRecv)
+			}
+		}
+		p.pushFrom(t, p.B, func() error { return p.post(p.BA, i) })
+		require.True(t, p.wakes(p.A, p.B), "round %d: an answer came and the descriptor is not readable", i)
+		p.expect(t, in, "woken", pattern(i, 64))
+		out.msgs = nil
+	}
+	p.checkArmedPending(t)
+}
+
+// checkArmedPending lets A wait for room after Arm.
+func (p *pair) checkArmedPending(t checkT) {
+	if !p.A.Iface.Attr().Caps.Has(uct.CapPending) {
+		return
+	}
+	p.flush(t, p.AB)
+	p.settle()
+	p.arm(t, p.A, uct.EventSendComp|uct.EventRecv)
+	p.exhaust(t, p.AB, 0)
+	waits := true
+	r := uct.PendingReq{Func: func(*uct.PendingReq) error { waits = false; return nil }}
+	if p.AB.EP.AddPending(&r) != nil {
+		return // it has room again
+	}
+	for waits {
+		a := p.A.Iface.Ext()
+		if a.Push != nil {
+			a.Push.Push()
+		}
+		if a.Armed.StillArmed() {
+			require.True(t, p.wakes(p.A, p.B), "a request waits for room and no event came")
+			p.arm(t, p.A, uct.EventSendComp|uct.EventRecv)
+		}
+		p.round()
+	}
+}
+
+// settleArmed progresses an armed s until it is still armed after what it has posted.
+func (p *pair) settleArmed(t checkT, s *side) {
+	t.Helper()
+	x := s.Iface.Ext()
+	still := func() bool {
+		if x.Push != nil {
+			x.Push.Push()
+		}
+		return x.Armed.StillArmed()
+	}
+	for w := p.h.patience(1); !still(); {
+		require.False(t, w.spent(s.Iface.Progress()), "an idle iface that was armed is not StillArmed")
+		w.yield()
+	}
 }
 
 // checkWatch looks at the watch of B with nothing under way and after a message.

@@ -27,7 +27,8 @@ func Faults(plan Plan) Hooks {
 	return Hooks{
 		Iface: func(i *Iface) {
 			f := &faultyIface{Iface: i.Iface, onError: i.OnError}
-			i.Iface, i.OnError, i.Has.Watch, i.Has.Guarded = f, f.failed, nil, false
+			i.Iface, i.OnError, i.Has.Guarded = f, f.failed, false
+			i.HoldBack()
 			if i.Has.Wake != nil {
 				i.Has.Wake = &wakeUnless{i.Has.Wake, func() bool { return len(f.broken) > 0 }}
 			}

@@ -19,7 +19,8 @@ func Rate(perSecond, burst uint64, now func() time.Duration) Hooks {
 		Iface: func(i *Iface) {
 			l := &limitedIface{Iface: i.Iface, now: now, perSecond: float64(perSecond), burst: float64(max(burst, 1))}
 			l.allowed, l.at = l.burst, now()
-			i.Iface, i.Has.Watch, i.Has.Guarded = l, nil, false
+			i.Iface, i.Has.Guarded = l, false
+			i.HoldBack()
 			if i.Has.Wake != nil {
 				i.Has.Wake = &wakeUnless{i.Has.Wake, func() bool { return l.pending.Len() > 0 }}
 			}

@@ -93,7 +93,9 @@ func (e *tracedEP) Close() error {
 // Progress. rounds is at least 1.
 func Delay(rounds int) Hooks {
 	return Hooks{Iface: func(i *Iface) {
-		i.Iface, i.Has.Watch, i.Has.Guarded = &delayedIface{Iface: i.Iface, rounds: max(rounds, 1)}, nil, false
+		i.Iface = &delayedIface{Iface: i.Iface, rounds: max(rounds, 1)}
+		i.Has.Guarded = false
+		i.HoldBack()
 	}}
 }
 

@@ -19,8 +19,8 @@ type MD struct {
 // Ext implements uct.MD.
 func (m *MD) Ext() *uct.MDExt { return &m.Has }
 
-// Iface is an iface with a layer around it. Watch and Wake of the iface below do not know of work
-// that the layer holds back: a layer that does so has to clear Has.Watch, and its Has.Wake has to
+// Iface is an iface with a layer around it. The features of the iface below do not know of work
+// that the layer holds back: a layer that does so has to call HoldBack, and its Has.Wake has to
 // return ErrBusy while there is such work. A layer has to clear Has.Guarded if its Progress runs
 // callbacks itself, or does not call Progress of the iface each time.
 type Iface struct {
@@ -31,6 +31,9 @@ type Iface struct {
 
 	eps map[uct.EP]*EP // open ones, by the EP below
 }
+
+// HoldBack clears the features that report that the iface has no work. Progress is then called each time.
+func (i *Iface) HoldBack() { i.Has.Watch, i.Has.Armed = nil, nil }
 
 // Ext implements uct.Iface.
 func (i *Iface) Ext() *uct.IfaceExt { return &i.Has }

@@ -260,6 +260,11 @@ func (m *carelessMD) Close() error {
 	return nil
 }
 
+// alwaysArmed says that the iface is still armed.
+type alwaysArmed struct{}
+
+func (alwaysArmed) StillArmed() bool { return true }
+
 // sleepyWaker forgets to arm every third time.
 type sleepyWaker struct {
 	uct.Waker

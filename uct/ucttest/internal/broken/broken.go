@@ -44,6 +44,7 @@ const (
 	PendingTwice                 // dispatches a request again that is done
 	Overtake                     // takes direct posts while requests wait
 	LoseWakeup                   // forgets to arm
+	LieArmed                     // says that it is still armed when a post needs Progress
 	TrustAddress                 // says that every address is reachable
 	TrustKey                     // unpacks any bytes as a key
 	CloseInUse                   // lets a domain be closed while an iface is open
@@ -132,6 +133,8 @@ func Layer(k Kind) wrap.Hooks {
 		return breakingPending(k)
 	case LoseWakeup:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Wake = &sleepyWaker{Waker: i.Has.Wake} }}
+	case LieArmed:
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Armed = alwaysArmed{} }}
 	case TrustAddress:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Address = &trustingAddresser{i.Has.Address} }}
 	case TrustKey:
