@@ -382,7 +382,7 @@ func (s *SharedWorker) setParked(parked bool) {
 // posted after the transports were armed.
 func (s *SharedWorker) wake() {
 	s.wakeWaiters()
-	if s.parked && (s.w.engine.MayHaveWork() || s.condition()) {
+	if s.parked && (s.condition() || !s.w.engine.StaysAsleep()) {
 		s.setParked(false)
 		s.w.Signal()
 	}

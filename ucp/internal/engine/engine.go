@@ -245,10 +245,6 @@ func (e *Engine) Post() {
 // Polled returns the number of ifaces that each Progress polls.
 func (e *Engine) Polled() int { return e.polled }
 
-// Quiet reports whether the watch of the only polled iface is idle, or no iface is
-// polled.
-func (e *Engine) Quiet() bool { return e.watch != nil && e.watch.Idle() }
-
 // Leave ends a blocking call, as Turn.Release does. As a deferred call it also runs after a panic of a
 // callback, so that closing the worker does not wait for the blocking call. The data path does not use it,
 // because it defers no calls.

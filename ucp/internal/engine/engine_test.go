@@ -81,6 +81,23 @@ func (f *fake) EventFD() int         { return f.event }
 func (f *fake) EventPending() bool   { return f.pending }
 func (f *fake) Arm(uct.Events) error { f.arms++; return f.armErr }
 
+// armChecker is the check of a fake, which joins messages.
+type armChecker struct{ still, pushed bool }
+
+func (c *armChecker) Push() { c.pushed = true }
+
+func (c *armChecker) StillArmed() bool {
+	defer func() { c.pushed = false }()
+	return c.still && c.pushed
+}
+
+// checking gives f a check for armed events.
+func (f *fake) checking() *armChecker {
+	c := &armChecker{}
+	f.ext.Armed, f.ext.Push = c, c
+	return c
+}
+
 func (f *fake) Progress() (n int) {
 	f.polls++
 	if f.onPoll != nil {
@@ -297,30 +314,48 @@ func TestRaise_Post(t *testing.T) {
 	assert.Equal(t, 1, r.owner.works, "the very next one")
 }
 
-// TestMayHaveWork: there may be work after Raise, and while a polled iface has no idle watch.
-func TestMayHaveWork(t *testing.T) {
-	f := newFake(0)
-	w := f.watching()
-	r := newRig(t, f)
-	r.Progress()
-	assert.True(t, r.Quiet(), "nothing is polled")
-	assert.False(t, r.MayHaveWork())
+// TestStaysAsleep: a sleep goes on after another goroutine has used the worker if nothing is deferred, and if each polled iface has
+// an idle watch, or reports that its events are still armed.
+func TestStaysAsleep(t *testing.T) {
+	watching, checking := newFake(0), newFake(0)
+	watch, checker := watching.watching(), checking.checking()
+	r := newRig(t, watching, checking)
+	sleep := func() {
+		t.Helper()
+		ready, err := r.ReadyToSleep(func() bool { return false })
+		require.NoError(t, err)
+		require.True(t, ready)
+	}
+	sleep()
+	assert.True(t, r.StaysAsleep(), "nothing is polled")
 	r.Raise()
-	assert.True(t, r.MayHaveWork())
-	r.Progress()
-	assert.False(t, r.MayHaveWork())
+	assert.False(t, r.StaysAsleep(), "work is deferred")
 	r.ifaces[0].Retain()
+	r.ifaces[1].Retain()
+	*watch.Word, checker.still = watch.Quiet, true
 	r.Progress()
-	assert.True(t, r.MayHaveWork(), "its watch is not idle")
-	*w.Word = w.Quiet
-	assert.False(t, r.MayHaveWork())
+	assert.False(t, r.StaysAsleep(), "polled since the sleep has begun, and not armed")
+	sleep()
+	assert.True(t, r.StaysAsleep(), "it has sent joined messages")
+	*watch.Word = watch.Quiet + 1
+	assert.False(t, r.StaysAsleep(), "the watch is not idle")
+	*watch.Word = watch.Quiet
+	checker.still = false
+	assert.False(t, r.StaysAsleep(), "events are not armed any more")
+	checker.still = true
+	assert.True(t, r.StaysAsleep())
+	r.ifaces[1].arm()
+	assert.False(t, r.StaysAsleep(), "armed for arrivals only")
+}
 
-	plain := newFake(0)
-	r = newRig(t, plain)
+// TestStaysAsleep_NoChecker: a post needs Progress if the iface has no check.
+func TestStaysAsleep_NoChecker(t *testing.T) {
+	r := newRig(t, newFake(0))
 	r.ifaces[0].Retain()
-	r.Progress()
-	assert.False(t, r.Quiet(), "it has no watch")
-	assert.True(t, r.MayHaveWork())
+	ready, err := r.ReadyToSleep(func() bool { return false })
+	require.NoError(t, err)
+	require.True(t, ready)
+	assert.False(t, r.StaysAsleep())
 }
 
 // TestIdle_Activates: an iface without endpoints is polled when its flag or its

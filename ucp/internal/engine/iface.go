@@ -26,6 +26,8 @@ type Iface struct {
 	waker    uct.Waker       // nil if the iface has no events
 	pender   uct.EventPender // nil if a check for events needs a system call
 	watch    *ucs.Watch      // nil if the iface has none
+	checker  uct.ArmChecker  // nil: each post needs Progress
+	armed    bool            // for all events, since the last sleep
 	guarded  bool            // the iface itself detects concurrent polls
 	woke     atomic.Bool     // its descriptor has ended a sleep while it was unread; stored by Park, pairs with the swap in pollWoken
 }
@@ -34,7 +36,7 @@ type Iface struct {
 func (e *Engine) Add(i *Iface, u uct.Iface) {
 	ext := u.Ext()
 	i.Iface, i.e = u, e
-	i.waker, i.pender, i.watch, i.guarded = ext.Wake, ext.Pending, watchOf(ext), ext.Guarded
+	i.waker, i.pender, i.watch, i.checker, i.guarded = ext.Wake, ext.Pending, watchOf(ext), ext.Armed, ext.Guarded
 	i.cooldown.i = i
 	if ext.Push != nil {
 		e.pushers = append(e.pushers, ext.Push)
@@ -139,6 +141,7 @@ func (i *Iface) canReceive() bool { return i.Attr().Caps.Has(uct.CapConnectIface
 // arm handles messages that have arrived and requests an event for the next arrival. It
 // reports whether the event is armed.
 func (i *Iface) arm() bool {
+	i.armed = false // for other events
 	for range armTries {
 		if i.waker.Arm(uct.EventRecv) != uct.ErrBusy {
 			return true
@@ -146,6 +149,17 @@ func (i *Iface) arm() bool {
 		i.Progress()
 	}
 	return false
+}
+
+// stillArmed reports whether events of the iface end a sleep that has begun, whatever was posted since then.
+func (i *Iface) stillArmed() bool {
+	switch {
+	case !i.armed:
+		return false
+	case i.watch != nil:
+		return i.watch.Idle()
+	}
+	return i.checker != nil && i.checker.StillArmed()
 }
 
 // armTries limits the attempts to arm the iface while messages keep arriving.

@@ -261,6 +261,7 @@ func (e *Engine) canSleep() (bool, error) {
 func (e *Engine) armAll() (bool, error) {
 	e.armed = e.ifaces
 	for _, i := range e.ifaces {
+		i.armed = false
 		i.unread = !i.polled && i.users == 0 && !i.canReceive()
 		if i.waker == nil || i.unread {
 			continue
@@ -274,6 +275,7 @@ func (e *Engine) armAll() (bool, error) {
 		case err != nil:
 			return false, err
 		}
+		i.armed = true
 	}
 	return true, nil
 }
@@ -321,9 +323,20 @@ func (e *Engine) pollWoken() {
 	}
 }
 
-// MayHaveWork reports whether there may be work, or an event that ReadyToSleep
-// has not armed.
-func (e *Engine) MayHaveWork() bool { return e.slow || !e.Quiet() }
+// StaysAsleep reports whether the goroutine in Park can stay there after other goroutines have used the worker: there is no work
+// until an event that ReadyToSleep has armed. It sends joined messages.
+func (e *Engine) StaysAsleep() bool {
+	if e.slow {
+		return false
+	}
+	e.Push()
+	for _, i := range e.ifaces {
+		if i.polled && !i.stillArmed() {
+			return false
+		}
+	}
+	return true
+}
 
 // makeParker creates the parker unless there is one.
 func (e *Engine) makeParker() error {
