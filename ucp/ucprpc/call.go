@@ -2,6 +2,7 @@ package ucprpc
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,24 +19,23 @@ type Call struct {
 	// Reply is the reply, of any length. The handler appends to it. ReplyWith replies without a copy.
 	Reply []byte
 
-	p          *Peer
-	l          *loop
-	h          header
-	hd         *handler
-	prev, next *Call // in Peer.running; free calls by next
-	finishing  task
-	sending    ucp.OpParams
-	receiving  ucp.OpParams
-	hdr        [headerLen]byte
-	buf        []byte // for the request
-	out        []byte // for the reply
-	shared     []byte // of ReplyWith
-	err        error
-	charged    int64
-	deadline   time.Time // zero if there is none
-	msg        *ucp.ActiveMessage
-	request    *ucp.Request // a receive or the send of the reply
-	rejected   bool
+	p         *Peer
+	l         *loop
+	h         header
+	hd        *handler
+	index     int    // in Peer.running
+	nextFree  *Call  // in loop.freeCalls
+	handling  func() // handle
+	finishing task   // runs finish
+	sending   ucp.OpParams
+	receiving ucp.OpParams
+	hdr       [headerLen]byte
+	buf       []byte // for the request
+	shared    []byte // of ReplyWith
+	err       error
+	charged   int64
+	deadline  time.Time // zero if there is none
+	msg       *ucp.ActiveMessage
 
 	mu   sync.Mutex // of ctx, end and cause: the driver cancels a call that a goroutine handles
 	ctx  context.Context
@@ -92,64 +92,59 @@ func (c *Call) Recv(ctx context.Context, buf []byte) error {
 	return err
 }
 
-// newCall returns the record of a new request.
-func (l *loop) newCall(p *Peer, h *header, hd *handler) *Call {
+// newCall returns the record of a request that is admitted.
+func (l *loop) newCall(p *Peer, h *header, hd *handler, n int) *Call {
 	c := l.freeCalls
 	if c == nil {
 		c = &Call{l: l}
-		c.finishing.run = c.finish
+		c.handling, c.finishing.run = c.handle, c.finish
 		c.sending.OnDone, c.receiving.OnDone = c.onSent, c.onReceived
 	} else {
-		l.freeCalls = c.next
+		l.freeCalls = c.nextFree
 	}
-	c.p, c.h, c.hd = p, *h, hd
-	c.Reply = c.out[:0]
+	c.p, c.h, c.hd, c.Length, c.index = p, *h, hd, n, len(p.running)
 	if h.timeout != 0 {
 		c.deadline = time.Now().Add(time.Duration(h.timeout) * time.Microsecond)
 	}
+	p.running = append(p.running, c)
+	l.inFlight++
+	c.charge(n)
 	return c
+}
+
+// charge counts the bytes of the request or the reply against the limits.
+func (c *Call) charge(n int) {
+	c.charged += int64(n)
+	c.p.bytes += int64(n)
+	c.l.bytes += int64(n)
 }
 
 // handleRequest runs the handler of a request, or rejects the request.
 func (l *loop) handleRequest(p *Peer, h *header, name []byte, m *ucp.ActiveMessage) {
 	hd := l.n.handlers.find(h.number, name)
-	if code := l.admit(p, hd, m.Length); code != 0 {
-		l.reject(p, h, code)
+	code := l.admit(p, hd, m.Length)
+	l.stats[code].Inc()
+	if code != 0 {
+		p.reject(h, code, m)
 		return
 	}
-	c := l.newCall(p, h, hd)
-	l.stats[0].Inc()
-	c.Length = m.Length
-	c.charged = int64(m.Length)
-	l.inFlight++
-	l.bytes += c.charged
-	p.inFlight++
-	p.bytes += c.charged
-	c.prev, c.next = p.running.prev, &p.running
-	c.prev.next, c.next.prev = c, c
+	c := l.newCall(p, h, hd, m.Length)
 	here := m.Data != nil || m.Length == 0
 	switch {
 	case here && hd.Inline:
 		c.Data = m.Data
-		c.handle()
-		return
+		c.start()
 	case !here && hd.OnDemand:
 		c.msg = m.Keep()
 		c.start()
-		return
-	}
-	if cap(c.buf) < m.Length {
-		c.buf = make([]byte, m.Length)
-	}
-	c.Data = c.buf[:m.Length]
-	r, err := m.Recv(c.Data, &c.receiving)
-	switch {
-	case err != nil: // the peer is gone
-		c.free()
-	case r != nil:
-		c.request = r
 	default:
-		c.start()
+		c.buf = slices.Grow(c.buf[:0], m.Length)
+		c.Data = c.buf[:m.Length]
+		r, err := m.Recv(c.Data, &c.receiving)
+		r.Release()
+		if r == nil {
+			c.onReceived(err)
+		}
 	}
 }
 
@@ -163,40 +158,31 @@ func (l *loop) admit(p *Peer, hd *handler, n int) Code {
 		return CodeNoMethod
 	case n > cfg.MaxRequest:
 		return CodeTooLong
-	case p.inFlight >= cfg.PeerCalls, l.inFlight >= cfg.WorkerCalls,
+	case len(p.running) >= cfg.PeerCalls, l.inFlight >= cfg.WorkerCalls,
 		p.bytes > 0 && p.bytes+int64(n) > cfg.PeerBytes, l.bytes > 0 && l.bytes+int64(n) > cfg.WorkerBytes:
 		return CodeBusy
 	}
 	return 0
 }
 
-// maxRejections limits the rejections for a peer that are not sent yet. Each uses about 1 KiB of memory.
-const maxRejections = 1024
+// maxUnsent limits the messages without data for a peer that are not sent yet. Each uses about 1 KiB of memory.
+const maxUnsent = 1024
 
 // reject replies with a code to a request without calling a handler. A peer that does not receive its rejections is
 // disconnected.
-func (l *loop) reject(p *Peer, h *header, code Code) {
-	l.stats[code].Inc()
-	if h.kind == kindOneWay {
-		return
+func (p *Peer) reject(h *header, code Code, m *ucp.ActiveMessage) {
+	switch {
+	case h.kind == kindOneWay:
+	case p.unsent >= maxUnsent:
+		p.violate(m)
+	default:
+		p.notify(&header{kind: kindReply, number: uint16(code), id: h.id})
 	}
-	if p.rejecting >= maxRejections {
-		l.stats[violations].Inc()
-		p.disconnect(errViolation)
-		return
-	}
-	c := l.newCall(p, h, nil)
-	c.rejected = true
-	p.rejecting++
-	c.err = &Error{Code: code}
-	c.finish()
 }
 
-// onReceived is called when the request is complete.
+// onReceived is called when the request is complete, or cannot be received.
 func (c *Call) onReceived(err error) {
 	c.l.events++
-	c.request.Release()
-	c.request = nil
 	if err != nil || c.p.gone != nil {
 		c.free()
 		return
@@ -206,42 +192,22 @@ func (c *Call) onReceived(err error) {
 
 // start runs the handler: inline if it is an inline handler, otherwise in a goroutine.
 func (c *Call) start() {
-	l := c.l
 	if c.hd.Inline && c.msg == nil {
-		c.handle()
+		c.err = c.run()
+		c.finish()
 		return
 	}
-	select {
-	case l.work <- c:
-	default:
-		l.running.Add(1)
-		go l.handleCalls(c)
-	}
-	l.woken = true
+	c.l.woken = true
+	c.l.running.Add(1)
+	go c.handling()
 }
 
-// maxIdle limits the goroutines that wait for the next call.
-const maxIdle = 64
-
-// handleCalls handles a call, then further ones.
-func (l *loop) handleCalls(c *Call) {
-	defer l.running.Done()
-	for more := true; more; {
-		c.err = c.run()
-		l.submit(&c.finishing)
-		if l.idle.Add(1) > maxIdle {
-			l.idle.Add(-1)
-			return
-		}
-		c, more = <-l.work
-		l.idle.Add(-1)
-	}
-}
-
-// handle runs the handler inline.
+// handle runs the handler in a goroutine.
 func (c *Call) handle() {
+	l := c.l
 	c.err = c.run()
-	c.finish()
+	l.submit(&c.finishing)
+	l.running.Done()
 }
 
 // run runs the handler, unless the deadline has passed.
@@ -264,7 +230,7 @@ func (c *Call) finish() {
 	}
 	h := header{kind: kindReply, id: c.h.id}
 	if c.err != nil {
-		if !c.rejected && CodeOf(c.err) == CodeDraining { // from a server that the handler called; this handler has run
+		if CodeOf(c.err) == CodeDraining { // from a server that the handler called; this handler has run
 			c.err = &Error{Code: CodeFailed, Text: c.err.Error()}
 		}
 		h.number = uint16(CodeOf(c.err))
@@ -275,62 +241,49 @@ func (c *Call) finish() {
 	if c.shared != nil {
 		reply = c.shared
 	}
-	c.charge(int64(len(reply)))
+	c.charge(len(reply))
 	r, err := c.p.ep.SendActive(amID, c.hdr[:], reply, &c.sending)
 	c.l.pushes = true
-	if r == nil || err != nil { // an error means that the peer is gone
-		c.free()
-		return
-	}
-	c.request = r
-}
-
-// charge counts n bytes more for the call against the limits.
-func (c *Call) charge(n int64) {
-	if !c.rejected {
-		c.charged += n
-		c.p.bytes += n
-		c.l.bytes += n
+	r.Release()
+	if r == nil {
+		c.onSent(err)
 	}
 }
 
-// onSent is called when ucp no longer uses the reply.
+// onSent is called when ucp no longer uses the reply. An error means that the peer is gone.
 func (c *Call) onSent(error) {
 	c.l.events++
-	c.request.Release()
-	c.request = nil
 	c.free()
 }
-
-// maxPooledBuf is the largest capacity of a buffer, in bytes, that remains in a free record.
-const maxPooledBuf = 16 << 10
 
 // free ends the call and returns its record.
 func (c *Call) free() {
 	l, p := c.l, c.p
-	if c.rejected {
-		p.rejecting--
-	} else {
-		c.prev.next, c.next.prev = c.next, c.prev
-		l.inFlight--
-		l.bytes -= c.charged
-		p.inFlight--
-		p.bytes -= c.charged
-	}
+	last := len(p.running) - 1
+	p.running[c.index] = p.running[last]
+	p.running[c.index].index = c.index
+	p.running = p.running[:last]
+	l.inFlight--
+	c.charge(-int(c.charged))
 	if c.end != nil {
 		c.cancel(context.Canceled)
 		if c.stop != nil {
 			c.stop()
 		}
 	}
-	if c.out = nil; cap(c.Reply) <= maxPooledBuf {
-		c.out = c.Reply[:0]
-	}
-	if cap(c.buf) > maxPooledBuf {
-		c.buf = nil
-	}
-	c.Data, c.Reply, c.shared, c.err, c.p, c.hd, c.prev, c.charged, c.rejected = nil, nil, nil, nil, nil, nil, nil, 0, false
+	c.Reply, c.buf = reusable(c.Reply), reusable(c.buf)
+	c.Data, c.shared, c.err, c.p, c.hd = nil, nil, nil, nil, nil
 	c.ctx, c.end, c.stop, c.why, c.deadline = nil, nil, nil, nil, time.Time{}
-	c.next, l.freeCalls = l.freeCalls, c
+	c.nextFree, l.freeCalls = l.freeCalls, c
 	l.checkQuiet()
+}
+
+// maxPooledBuf is the largest capacity of a buffer, in bytes, that remains in a free record.
+const maxPooledBuf = 16 << 10
+
+func reusable(b []byte) []byte {
+	if cap(b) > maxPooledBuf {
+		return nil
+	}
+	return b[:0]
 }

@@ -52,13 +52,10 @@ type loop struct {
 	peers     map[*ucp.EP]*Peer
 	connected atomic.Int64  // length of peers
 	listener  *ucp.Listener // of a server
-	last      *Peer         // the peer of the latest message
 	freeCalls *Call
 	draining  bool            // of a server that shuts down
 	quiet     []chan struct{} // closed when no call is in progress
-	work      chan *Call
-	idle      atomic.Int32   // goroutines that wait for work
-	running   sync.WaitGroup // goroutines of this loop
+	running   sync.WaitGroup  // goroutines of this loop
 }
 
 // task is a function for the driver. It may be submitted again when it has run.
@@ -99,7 +96,7 @@ func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 	}
 	l := &loop{
 		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
-		handoff: make(chan struct{}, 1), peers: map[*ucp.EP]*Peer{}, work: make(chan *Call),
+		handoff: make(chan struct{}, 1), peers: map[*ucp.EP]*Peer{},
 	}
 	l.ready = l.hasWork
 	w.OnActive(amID, l.handle)
@@ -212,7 +209,7 @@ func (l *loop) release() {
 	}
 }
 
-// drive makes progress until w is done; with w nil, until the loop is closed or others wait and yields is set.
+// drive makes progress until w is done; with w nil, until the loop is closed or mustYield reports true.
 // If ctx is done first, it returns the error of ctx.
 func (l *loop) drive(ctx context.Context, w *waiter) error {
 	for polls, idle := 1, 0; ; polls++ {
@@ -331,7 +328,6 @@ func (l *loop) close() (err error) {
 		}
 		err = l.w.Close() // completes all requests
 		l.closed = true
-		close(l.work)
 		l.active, l.inFlight = 0, 0 // later calls of a running handler fail
 		l.n.retire(l)
 		l.checkQuiet()

@@ -22,12 +22,11 @@ type Peer struct {
 	retire context.CancelCauseFunc
 
 	// Used by the driver only.
-	gone      error // the reason why the connection has failed; nil until then
-	draining  bool  // the peer accepts no more requests
-	running   Call  // head of a ring: calls of the peer without a reply
-	inFlight  int   // number of calls in running
-	bytes     int64 // bytes of these calls
-	rejecting int   // rejections that are not sent
+	gone     error   // the reason why the connection has failed; nil until then
+	draining bool    // the peer accepts no more requests
+	running  []*Call // calls of the peer without a reply, in no order
+	bytes    int64   // bytes of these calls
+	unsent   int     // messages of notify that are not sent
 }
 
 // Identity returns the identity of the peer, as [ucp.EP.PeerIdentity].
@@ -57,7 +56,6 @@ func (l *loop) add(ep *ucp.EP) *Peer {
 	if p == nil {
 		p = &Peer{l: l, ep: ep, from: ep.PeerIdentity()}
 		p.usable, p.retire = context.WithCancelCause(context.Background())
-		p.running.prev, p.running.next = &p.running, &p.running
 		l.peers[ep] = p
 		l.connected.Add(1)
 	}
@@ -73,14 +71,11 @@ func (l *loop) drop(p *Peer, err error) {
 	l.events++
 	delete(l.peers, p.ep)
 	l.connected.Add(-1)
-	if l.last == p {
-		l.last = nil
-	}
 	p.retire(err) // first, because callers that are woken below use the next connection
 	if l.n.onGone != nil {
 		l.n.onGone(p, err)
 	}
-	for c := p.running.next; c != &p.running; c = c.next {
+	for _, c := range p.running {
 		c.cancel(&Error{Code: CodeLost, Err: err})
 	}
 	for _, s := range l.slots {
@@ -122,38 +117,28 @@ func (p *Peer) violate(m *ucp.ActiveMessage) {
 
 func (p *Peer) disconnect(err error) {
 	p.l.drop(p, err)
-	if r, _ := p.ep.Close(ucp.CloseForce); r != nil { // an error means that the EP is closed already
-		r.Release()
-	}
+	r, _ := p.ep.Close(ucp.CloseForce) // an error means that the EP is closed already
+	r.Release()
 }
 
 // notify sends a message that only has a header.
 func (p *Peer) notify(h *header) {
 	b := make([]byte, headerLen)
 	h.pack(b, "")
-	r, _ := p.ep.SendActive(amID, b, nil, nil) // an error means that the peer is gone
-	if r != nil {
-		r.Release()
+	p.unsent++
+	sent := func(error) { p.unsent-- } // an error means that the peer is gone
+	r, err := p.ep.SendActive(amID, b, nil, &ucp.OpParams{OnDone: sent})
+	r.Release()
+	if r == nil {
+		sent(err)
 	}
 	p.l.pushes = true
-}
-
-// peer returns the connection of an EP; nil if it is closed.
-func (l *loop) peer(ep *ucp.EP) *Peer {
-	if p := l.last; p != nil && p.ep == ep {
-		return p
-	}
-	p := l.peers[ep]
-	if p != nil {
-		l.last = p
-	}
-	return p
 }
 
 // handle handles any message of a peer. It runs inside Progress.
 func (l *loop) handle(m *ucp.ActiveMessage) {
 	l.events++
-	p := l.peer(m.From)
+	p := l.peers[m.From]
 	if p == nil && l.connects {
 		p = l.add(m.From)
 	}
@@ -181,7 +166,7 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 
 // cancel cancels the context of a call of the peer, if the call is still in progress.
 func (p *Peer) cancel(id callID) {
-	for c := p.running.next; c != &p.running; c = c.next {
+	for _, c := range p.running {
 		if c.h.id == id {
 			c.cancel(context.Canceled)
 			return
