@@ -262,10 +262,11 @@ func TestClient_Stats(t *testing.T) {
 func TestPeer_Draining(t *testing.T) {
 	s, cl := newPair(t, "sm", testServer())
 	p := cl.links[0].state.Load().p
-	p.l.runOnLoop(p.drain)
+	p.l.runOnLoop(func() { p.draining = true }) // and not drain, after which the client closes the connection soon
 	_, err := p.Call(t.Context(), methodEcho, nil, nil)
 	require.Equal(t, CodeDraining, CodeOf(err))
 	require.Equal(t, CodeDraining, CodeOf(p.Send(t.Context(), methodEcho, nil)))
+	p.l.runOnLoop(p.drain)
 	got, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil) // over the next connection
 	require.NoError(t, err)
 	require.Equal(t, "x", string(got))
