@@ -26,7 +26,7 @@ type Call struct {
 	index     int    // in Peer.running
 	nextFree  *Call  // in loop.freeCalls
 	handling  func() // handle
-	finishing task   // runs finish
+	finishing func() // finish
 	sending   ucp.OpParams
 	receiving ucp.OpParams
 	hdr       [headerLen]byte
@@ -97,7 +97,7 @@ func (l *loop) newCall(p *Peer, h *header, hd *handler, n int) *Call {
 	c := l.freeCalls
 	if c == nil {
 		c = &Call{l: l}
-		c.handling, c.finishing.run = c.handle, c.finish
+		c.handling, c.finishing = c.handle, c.finish
 		c.sending.OnDone, c.receiving.OnDone = c.onSent, c.onReceived
 	} else {
 		l.freeCalls = c.nextFree
@@ -206,7 +206,7 @@ func (c *Call) start() {
 func (c *Call) handle() {
 	l := c.l
 	c.err = c.run()
-	l.submit(&c.finishing)
+	l.submit(c.finishing)
 	l.running.Done()
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -65,12 +64,11 @@ type linkState struct {
 // Dial connects to a server. If ctx is done first, it returns the error of ctx. For network, address and errors see
 // [ucp.Worker.Dial]; the first attempt must succeed.
 func Dial(ctx context.Context, c *ucp.Context, network, address string, cfg ClientConfig) (*Client, error) {
-	cl := &Client{cfg: cfg, network: network, address: address, node: node{
-		c: c, cfg: cfg.Limits, handlers: Handlers{maps.Clone(cfg.Handlers.byMethod)}, stats: stats.New("ucprpc"), closed: &loopStats{},
-	}}
-	if err := cl.node.cfg.setDefaults(); err != nil {
+	cl := &Client{cfg: cfg, network: network, address: address}
+	if err := cl.node.init(c, cfg.Limits, &cfg.Handlers); err != nil {
 		return nil, err
 	}
+	cl.closed = &loopStats{}
 	cl.closed.addTo(cl.stats.Child("closed"))
 	cl.cfg.WaitConnected = cmp.Or(cfg.WaitConnected, 10*time.Second)
 	cl.cfg.MinBackoff, cl.cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, 10*time.Millisecond), cmp.Or(cfg.MaxBackoff, 5*time.Second)
@@ -234,19 +232,19 @@ func (cl *Client) link() *link {
 //
 // Errors: an *Error, whose Code is the handler's or one of this package.
 func (cl *Client) Call(ctx context.Context, m Method, request, buf []byte) (reply []byte, err error) {
-	return cl.send(ctx, opCall, m, request, buf)
+	return cl.execute(ctx, operation{op: opCall, method: m, data: request, buf: buf})
 }
 
 // Send sends a one-way message, which has no reply. When Send has returned, it does not use data. It does not report
 // whether a handler has run. The server drops the message if a limit is reached.
 func (cl *Client) Send(ctx context.Context, m Method, data []byte) error {
-	_, err := cl.send(ctx, opOneWay, m, data, nil)
+	_, err := cl.execute(ctx, operation{op: opOneWay, method: m, data: data})
 	return err
 }
 
-func (cl *Client) send(ctx context.Context, op opType, m Method, data, buf []byte) (reply []byte, err error) {
-	err = cl.link().do(ctx, m.Idempotent, func(p *Peer) (err error) {
-		reply, err = p.send(ctx, op, m, data, buf)
+func (cl *Client) execute(ctx context.Context, o operation) (reply []byte, err error) {
+	err = cl.link().do(ctx, o.method.Idempotent, func(p *Peer) (err error) {
+		reply, err = p.execute(ctx, o)
 		return err
 	})
 	return reply, err

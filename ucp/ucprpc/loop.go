@@ -24,25 +24,27 @@ type loop struct {
 
 	revokeLimit time.Duration // how long a peer may use memory of an abandoned operation
 
-	driven  atomic.Bool          // a goroutine drives, or there is an element in handoff
-	tasks   atomic.Pointer[task] // submitted tasks, the latest first
-	parked  atomic.Uint32        // notParked, parked or signaled
-	waiting atomic.Int32         // goroutines that sleep until their wait is over
-	handoff chan struct{}        // has room for one: a sleeping goroutine that receives it becomes the driver
-	uses    atomic.Uint32        // changes while callers drive
+	driven   atomic.Bool   // a goroutine drives, or there is an element in handoff
+	hasTasks atomic.Bool   // there are tasks; set under mu
+	parked   atomic.Uint32 // notParked, parked or signaled
+	waiting  atomic.Int32  // goroutines that sleep until their wait is over
+	handoff  chan struct{} // has room for one: a sleeping goroutine that receives it becomes the driver
+	uses     atomic.Uint32 // changes while callers drive
 
-	mu   sync.Mutex
-	free *slot // under mu
-	made int   // number of slots; under mu
+	mu    sync.Mutex
+	tasks []func() // for the driver, in order; under mu
+	free  *slot    // under mu
+	made  int      // number of slots; under mu
 
 	// Used by the driver only.
-	own       *waiter // the wait of the driver; nil if it only serves
-	events    uint    // number of messages and completions
-	seen      uint    // events before the latest park
-	woken     bool    // the driver has woken a goroutine since it last yielded
-	pushes    bool    // the driver has posted messages since the latest poll
-	closed    bool    // the worker is closed
-	connects  bool    // a client connects: messages may arrive before Dial returns
+	own       *waiter  // the wait of the driver; nil if it only serves
+	ran       []func() // the tasks before these, of which submit uses the memory
+	events    uint     // number of messages and completions
+	seen      uint     // events before the latest park
+	woken     bool     // the driver has woken a goroutine since it last yielded
+	pushes    bool     // the driver has posted messages since the latest poll
+	closed    bool     // the worker is closed
+	connects  bool     // a client connects: messages may arrive before Dial returns
 	ready     func() bool
 	slots     []*slot // by index
 	flushes   []*slot // slots that wait for a flush
@@ -58,22 +60,15 @@ type loop struct {
 	running   sync.WaitGroup  // goroutines of this loop
 }
 
-// task is a function for the driver. It may be submitted again when it has run.
-type task struct {
-	run  func() // set once
-	next *task
-}
-
 // waiter is a goroutine that waits.
 type waiter struct {
-	start   task          // starts what it waits for
-	abandon func()        // makes the wait end; no effect the second time, and after the wait
-	wake    chan struct{} // has room for one
-	done    bool          // the wait is over; only the driver uses it until the waiter is woken
+	start, abandon func()        // begin the wait, and make it end; abandon has no effect the second time, and after the wait
+	wake           chan struct{} // has room for one
+	done           bool          // the wait is over; only the driver uses it until the waiter is woken
 }
 
-func (w *waiter) init(start, abandon func()) {
-	w.start.run, w.abandon, w.wake = start, abandon, make(chan struct{}, 1)
+func newWaiter(start, abandon func()) waiter {
+	return waiter{start: start, abandon: abandon, wake: make(chan struct{}, 1)}
 }
 
 // Values of loop.parked.
@@ -107,15 +102,12 @@ func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 // acquire makes the caller the driver if there is none.
 func (l *loop) acquire() bool { return !l.driven.Load() && l.driven.CompareAndSwap(false, true) }
 
-// submit passes a task to the driver. Any goroutine may call it.
-func (l *loop) submit(t *task) {
-	for {
-		old := l.tasks.Load()
-		t.next = old
-		if l.tasks.CompareAndSwap(old, t) {
-			break
-		}
-	}
+// submit makes the driver run f. Any goroutine may call it.
+func (l *loop) submit(f func()) {
+	l.mu.Lock()
+	l.tasks = append(l.tasks, f)
+	l.hasTasks.Store(true)
+	l.mu.Unlock()
 	if l.parked.Load() == parked && l.parked.CompareAndSwap(parked, signaled) { // pairs with the store in park
 		l.w.Signal()
 	}
@@ -123,18 +115,19 @@ func (l *loop) submit(t *task) {
 
 // runTasks runs the submitted tasks in order.
 func (l *loop) runTasks() {
-	if l.tasks.Load() == nil {
+	if !l.hasTasks.Load() {
 		return
 	}
-	var first *task
-	for t := l.tasks.Swap(nil); t != nil; {
-		t.next, first, t = first, t, t.next
+	l.mu.Lock()
+	tasks := l.tasks
+	l.tasks = l.ran[:0]
+	l.hasTasks.Store(false)
+	l.mu.Unlock()
+	for _, f := range tasks {
+		f()
 	}
-	for t := first; t != nil; {
-		next := t.next // the task may be submitted again as soon as it runs
-		t.run()
-		t = next
-	}
+	clear(tasks)
+	l.ran = tasks
 }
 
 // await starts w on the loop and returns when w is done. If ctx is done first, it abandons w on the loop.
@@ -142,12 +135,12 @@ func (l *loop) await(ctx context.Context, w *waiter) {
 	if l.acquire() {
 		l.own = w
 		l.runTasks()
-		w.start.run()
+		w.start()
 		l.driveFor(ctx, w)
 		return
 	}
 	l.waiting.Add(1) // before the task, which release looks for
-	l.submit(&w.start)
+	l.submit(w.start)
 	for drives, canceled := l.acquire(), ctx.Done(); !drives; {
 		select {
 		case <-w.wake:
@@ -156,7 +149,7 @@ func (l *loop) await(ctx context.Context, w *waiter) {
 			drives = true
 		case <-canceled:
 			canceled = nil
-			l.submit(&task{run: w.abandon})
+			l.submit(w.abandon)
 			drives = l.acquire() // the previous driver may have ended the wait and returned without running abandon
 		}
 	}
@@ -202,7 +195,7 @@ func (l *loop) release() {
 			return
 		}
 		l.driven.Store(false) // a goroutine that begins to wait before this has submitted a task
-		if l.tasks.Load() == nil || !l.acquire() {
+		if !l.hasTasks.Load() || !l.acquire() {
 			return
 		}
 		l.runTasks()
@@ -254,7 +247,7 @@ func (l *loop) park(ctx context.Context) error {
 // hasWork reports whether the driver has work besides waiting for the worker.
 func (l *loop) hasWork() bool {
 	l.endFlushes()
-	return l.tasks.Load() != nil || l.events != l.seen
+	return l.hasTasks.Load() || l.events != l.seen
 }
 
 // mustYield reports whether the serving goroutine must make a waiter the driver.
@@ -282,7 +275,7 @@ func (l *loop) serve() {
 // runOnLoop runs f in the driver, outside of callbacks, and waits until f has returned.
 func (l *loop) runOnLoop(f func()) {
 	var w waiter
-	w.init(func() { f(); l.finish(&w) }, nil)
+	w = newWaiter(func() { f(); l.finish(&w) }, nil)
 	l.await(context.Background(), &w)
 }
 

@@ -37,7 +37,7 @@ func TestLoop_CanceledWhenDone(t *testing.T) {
 			var own waiter
 			l.acquire() // as if another goroutine drove
 			ctx, cancel := context.WithCancel(t.Context())
-			own.init(func() {}, func() {
+			own = newWaiter(func() {}, func() {
 				if !own.done {
 					l.finish(&own)
 				}

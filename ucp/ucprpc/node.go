@@ -3,6 +3,7 @@ package ucprpc
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/gucx/gucx/ucp"
@@ -102,6 +103,12 @@ type node struct {
 	mu     sync.Mutex
 	memory map[string]*ucp.Mem // published; under mu
 	closed *loopStats          // the sums of closed loops; nil at a server, which closes all loops at once; under mu
+}
+
+// init copies the configuration.
+func (n *node) init(c *ucp.Context, limits Limits, handlers *Handlers) error {
+	n.c, n.cfg, n.handlers, n.stats = c, limits, Handlers{maps.Clone(handlers.byMethod)}, stats.New("ucprpc")
+	return n.cfg.setDefaults()
 }
 
 // retire removes the counters of a closed loop from the tree and adds them to closed. Otherwise the tree would refer to

@@ -34,20 +34,13 @@ func (p *Peer) Identity() ucp.Identity { return p.from }
 
 // Call is [Client.Call] over this connection only.
 func (p *Peer) Call(ctx context.Context, m Method, request, buf []byte) (reply []byte, err error) {
-	return p.send(ctx, opCall, m, request, buf)
+	return p.execute(ctx, operation{op: opCall, method: m, data: request, buf: buf})
 }
 
 // Send is [Client.Send] over this connection only.
 func (p *Peer) Send(ctx context.Context, m Method, data []byte) error {
-	_, err := p.send(ctx, opOneWay, m, data, nil)
+	_, err := p.execute(ctx, operation{op: opOneWay, method: m, data: data})
 	return err
-}
-
-func (p *Peer) send(ctx context.Context, op opType, m Method, data, buf []byte) (reply []byte, err error) {
-	if len(m.Name) > maxName {
-		return nil, &Error{Code: CodeTooLong, Text: "name of a method"}
-	}
-	return p.execute(ctx, operation{op: op, method: m, data: data, buf: buf})
 }
 
 // add returns the record of a connection, which it adds if there is none.
@@ -89,11 +82,11 @@ func (l *loop) drop(p *Peer, err error) {
 // lost drops the peer of an EP that has failed, soon: outside of calls of ucp, so that no operation completes while ucp posts
 // it.
 func (l *loop) lost(ep *ucp.EP, err error) {
-	l.submit(&task{run: func() {
+	l.submit(func() {
 		if p := l.peers[ep]; p != nil {
 			l.drop(p, err)
 		}
-	}})
+	})
 }
 
 // errDraining is the reason for which a client leaves a connection whose server shuts down.
@@ -148,16 +141,14 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	}
 	var h header
 	name, ok := h.unpack(m.Header)
-	if !ok {
+	switch {
+	case !ok:
 		p.violate(m)
-		return
-	}
-	switch h.kind {
-	case kindReply:
+	case h.kind == kindReply:
 		l.handleReply(p, &h, m)
-	case kindCancel:
+	case h.kind == kindCancel:
 		p.cancel(h.id)
-	case kindDrain:
+	case h.kind == kindDrain:
 		p.drain()
 	default:
 		l.handleRequest(p, &h, name, m)

@@ -3,7 +3,6 @@ package ucprpc
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
 
 	"github.com/gucx/gucx/ucp"
@@ -55,13 +54,11 @@ func ListenOn(c *ucp.Context, socket net.Listener, cfg ServerConfig) (*Server, e
 type listenFunc func(w *ucp.Worker, cfg ucp.ListenConfig) (*ucp.Listener, error)
 
 func newServer(c *ucp.Context, cfg ServerConfig, listen listenFunc) (_ *Server, err error) {
-	s := &Server{cfg: cfg, node: node{
-		c: c, cfg: cfg.Limits, handlers: Handlers{maps.Clone(cfg.Handlers.byMethod)}, serves: true, onGone: cfg.OnPeerGone,
-		stats: stats.New("ucprpc"), memory: map[string]*ucp.Mem{},
-	}}
-	if err := s.node.cfg.setDefaults(); err != nil {
+	s := &Server{cfg: cfg}
+	if err := s.node.init(c, cfg.Limits, &cfg.Handlers); err != nil {
 		return nil, err
 	}
+	s.serves, s.onGone, s.memory = true, cfg.OnPeerGone, map[string]*ucp.Mem{}
 	s.node.handlers.Handle(methodOpen, HandlerConfig{Inline: true}, s.open)
 	defer func() {
 		if err != nil {

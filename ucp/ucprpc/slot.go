@@ -61,10 +61,14 @@ type slot struct {
 	recv      *ucp.Request // writes the reply; nil if there is none
 }
 
-// execute executes an operation on the peer. CodeBusy if Limits.MaxCalls operations are in progress.
+// execute executes an operation on the peer. CodeBusy if Limits.MaxCalls operations are in progress, CodeTooLong for the
+// name of a method.
 func (p *Peer) execute(ctx context.Context, o operation) (reply []byte, err error) {
 	if ctx.Err() != nil {
 		return nil, contextError(ctx)
+	}
+	if len(o.method.Name) > maxName {
+		return nil, &Error{Code: CodeTooLong, Text: "name of a method"}
 	}
 	s := p.l.newSlot()
 	if s == nil {
@@ -93,7 +97,7 @@ func (l *loop) newSlot() *slot {
 	case l.made < l.n.cfg.MaxCalls:
 		l.made++
 		s = &slot{l: l}
-		s.init(s.post, s.abandonOp)
+		s.waiter = newWaiter(s.post, s.abandonOp)
 		s.sending.OnDone, s.receiving.OnDone = s.onSent, s.onReceived
 	}
 	return s
@@ -266,7 +270,7 @@ func (s *slot) limitRevoke(checks int) {
 			s.p.disconnect(errInUse)
 		}
 	}
-	time.AfterFunc(s.l.revokeLimit/revokeChecks, func() { s.l.submit(&task{run: check}) })
+	time.AfterFunc(s.l.revokeLimit/revokeChecks, func() { s.l.submit(check) })
 }
 
 // handleReply handles a reply that has arrived.
