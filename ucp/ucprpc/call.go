@@ -9,10 +9,11 @@ import (
 	"github.com/gucx/gucx/ucp"
 )
 
-// Call is a request that a handler handles. The handler must not use it after it has returned.
+// Call is a request that a handler handles. The program must not use it after the handler has returned, or, if that returned
+// ErrPending, after Finish.
 type Call struct {
-	// Data is the request. The handler must not write to it. It is nil for a handler with OnDemand if the data
-	// has not arrived: see Recv.
+	// Data is the request. The program must not write to it. It is nil for a handler with OnDemand if the data
+	// has not arrived: see Recv. After a handler that runs inline has returned, Data is not valid.
 	Data []byte
 	// Length is the length of the request in bytes.
 	Length int
@@ -182,7 +183,7 @@ func (p *Peer) reject(h *header, code Code, m *ucp.ActiveMessage) {
 
 // onReceived is called when the request is complete, or cannot be received.
 func (c *Call) onReceived(err error) {
-	c.l.events++
+	c.l.countEvent()
 	if err != nil || c.p.gone != nil {
 		c.free()
 		return
@@ -193,8 +194,10 @@ func (c *Call) onReceived(err error) {
 // start runs the handler: inline if it is an inline handler, otherwise in a goroutine.
 func (c *Call) start() {
 	if c.hd.Inline && c.msg == nil {
-		c.err = c.run()
-		c.finish()
+		if err := c.run(); err != ErrPending {
+			c.err = err
+			c.finish()
+		}
 		return
 	}
 	c.l.woken = true
@@ -205,9 +208,19 @@ func (c *Call) start() {
 // handle runs the handler in a goroutine.
 func (c *Call) handle() {
 	l := c.l
-	c.err = c.run()
-	l.submit(c.finishing)
+	if err := c.run(); err != ErrPending { // otherwise Finish may have ended c
+		c.err = err
+		l.submit(c.finishing)
+	}
 	l.running.Done()
+}
+
+// Finish ends a call whose handler has returned ErrPending, or will: it sends c.Reply, or the code of err. The program must
+// call it once; any goroutine may, also a handler that runs inline. Until then the call counts against the limits.
+func (c *Call) Finish(err error) {
+	l := c.l
+	c.err = err
+	l.start(c.finishing)
 }
 
 // run runs the handler, unless the deadline has passed.
@@ -252,7 +265,7 @@ func (c *Call) finish() {
 
 // onSent is called when ucp no longer uses the reply. An error means that the peer is gone.
 func (c *Call) onSent(error) {
-	c.l.events++
+	c.l.countEvent()
 	c.free()
 }
 

@@ -28,6 +28,9 @@ const (
 	CodeUser Code = 256 // the first code for applications
 )
 
+// ErrPending is what a handler returns whose call ends later: see Call.Finish.
+var ErrPending = errors.New("ucprpc: the call ends later")
+
 var codeTexts = [...]string{
 	CodeFailed: "failed", CodeCanceled: "canceled", CodeDeadline: "deadline exceeded",
 	CodeBusy: "a limit was reached", CodeDraining: "the server shuts down", CodeNoMethod: "no such method",

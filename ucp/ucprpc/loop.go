@@ -113,6 +113,26 @@ func (l *loop) submit(f func()) {
 	}
 }
 
+// start submits a task that no goroutine waits for. Without a driver, a new goroutine drives until another one waits.
+func (l *loop) start(f func()) {
+	l.submit(f)
+	if l.acquire() {
+		go func() {
+			_ = l.drive(context.Background(), nil)
+			l.release()
+		}()
+	}
+}
+
+// countEvent counts a message or a completion. Until does not sleep before its next look at hasWork, so tasks need no
+// signal.
+func (l *loop) countEvent() {
+	l.events++
+	if l.parked.Load() != notParked {
+		l.parked.Store(notParked)
+	}
+}
+
 // runTasks runs the submitted tasks in order.
 func (l *loop) runTasks() {
 	if !l.hasTasks.Load() {

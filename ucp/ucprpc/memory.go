@@ -14,29 +14,39 @@ var methodOpen = Method{Number: 0xff00, Idempotent: true}
 
 // Publish lets all peers access mem under a name, with the access rights of mem. If memory was already published under
 // the name, peers that open the name later get mem. The caller must call Unpublish before it closes mem.
-func (s *Server) Publish(name string, mem *ucp.Mem) error {
-	if mem == nil {
-		return fmt.Errorf("ucprpc: publish %.40q: %w: no memory", name, ucs.ErrInvalidParam)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.memory[name] = mem
-	return nil
-}
+func (s *Server) Publish(name string, mem *ucp.Mem) error { return s.publish(name, mem) }
 
 // Unpublish removes a name: peers can no longer open it. Peers that have opened it can access the memory until it is
 // closed.
-func (s *Server) Unpublish(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.memory, name)
+func (s *Server) Unpublish(name string) { s.unpublish(name) }
+
+// Publish is [Server.Publish] for the server of this client, which opens the memory by [Peer.Open].
+func (cl *Client) Publish(name string, mem *ucp.Mem) error { return cl.publish(name, mem) }
+
+// Unpublish is [Server.Unpublish].
+func (cl *Client) Unpublish(name string) { cl.unpublish(name) }
+
+func (n *node) publish(name string, mem *ucp.Mem) error {
+	if mem == nil {
+		return fmt.Errorf("ucprpc: publish %.40q: %w: no memory", name, ucs.ErrInvalidParam)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.memory[name] = mem
+	return nil
+}
+
+func (n *node) unpublish(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.memory, name)
 }
 
 // open is the handler of methodOpen.
-func (s *Server) open(c *Call) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	mem := s.memory[string(c.Data)]
+func (n *node) open(c *Call) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	mem := n.memory[string(c.Data)]
 	if mem == nil {
 		return &Error{Code: CodeNoMemory, Text: string(c.Data[:min(len(c.Data), 40)])}
 	}
@@ -44,10 +54,10 @@ func (s *Server) open(c *Call) error {
 	return nil
 }
 
-// Memory is memory that a server publishes. Any goroutine may call its methods. After a failure of the
-// connection, Memory opens the name again.
+// Memory is memory that another process publishes. Any goroutine may call its methods; a handler that runs inline may call Len
+// and StartPut only. After a failure of the connection, memory of [Client.Open] opens the name again.
 type Memory struct {
-	k      *link
+	k      *link // nil: memory of one connection
 	name   string
 	opened atomic.Pointer[openedMemory]
 }
@@ -66,6 +76,15 @@ func (cl *Client) Open(ctx context.Context, name string) (*Memory, error) {
 		return err
 	})
 	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Open opens memory that the peer publishes, for accesses over this connection only. Errors: as of [Client.Open].
+func (p *Peer) Open(ctx context.Context, name string) (*Memory, error) {
+	m := &Memory{name: name}
+	if _, err := m.keyFor(ctx, p); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -118,15 +137,42 @@ func (m *Memory) Put(ctx context.Context, buf []byte, off uint64) error {
 }
 
 func (m *Memory) access(ctx context.Context, op opType, buf []byte, off uint64) error {
-	return m.k.do(ctx, true, func(p *Peer) error {
-		key, err := m.keyFor(ctx, p)
-		if err != nil {
-			return err
-		}
-		if n := key.Len(); off > n || uint64(len(buf)) > n-off {
-			return &Error{Code: CodeFailed, Err: fmt.Errorf("%d bytes at %d of %d: %w", len(buf), off, n, ucs.ErrRemoteAccess)}
-		}
+	if m.k == nil {
+		return m.accessOver(ctx, m.opened.Load().p, op, buf, off)
+	}
+	return m.k.do(ctx, true, func(p *Peer) error { return m.accessOver(ctx, p, op, buf, off) })
+}
+
+func (m *Memory) accessOver(ctx context.Context, p *Peer, op opType, buf []byte, off uint64) error {
+	key, err := m.keyFor(ctx, p)
+	if err == nil {
+		err = checkAccess(key, buf, off)
+	}
+	if err == nil {
 		_, err = p.execute(ctx, operation{op: op, data: buf, key: key, off: off})
+	}
+	return err
+}
+
+// checkAccess returns an error for an access outside of the memory of a key.
+func checkAccess(key *ucp.RKey, buf []byte, off uint64) error {
+	if n := key.Len(); off > n || uint64(len(buf)) > n-off {
+		return &Error{Code: CodeFailed, Err: fmt.Errorf("%d bytes at %d of %d: %w", len(buf), off, n, ucs.ErrRemoteAccess)}
+	}
+	return nil
+}
+
+// StartPut begins a put and returns. When the bytes are in the memory of the other process, or the put has failed, the
+// goroutine that makes progress calls done; for done the rules of inline handlers apply: see HandlerConfig. The program
+// must not modify buf before that. StartPut is for handlers that run inline, and for done itself. It does not repeat
+// the put if the connection fails: done gets CodeLost or CodeUnavailable.
+//
+// If StartPut returns an error, CodeBusy or ucs.ErrRemoteAccess, it does not call done. Otherwise done is called once, and
+// never before StartPut has returned to a handler that runs inline.
+func (m *Memory) StartPut(buf []byte, off uint64, done func(err error)) error {
+	o := m.opened.Load()
+	if err := checkAccess(o.key, buf, off); err != nil {
 		return err
-	})
+	}
+	return o.p.begin(operation{op: opPut, data: buf, key: o.key, off: off, onEnd: done})
 }

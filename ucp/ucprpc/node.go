@@ -22,14 +22,15 @@ type Method struct {
 }
 
 // Handler handles a request, and returns nil or an error. The caller gets an *Error with the code of that
-// error, or CodeFailed.
+// error, or CodeFailed. If the handler returns ErrPending, the call lasts until Call.Finish.
 type Handler func(c *Call) error
 
 // HandlerConfig configures how a handler runs. The zero value runs it in a goroutine, when the whole request has arrived.
 type HandlerConfig struct {
 	// Inline runs the handler in the goroutine that makes progress for all peers, which is several times faster for
 	// a handler that takes at most a few microseconds. The handler must not wait, nor call methods of Peer, Client or
-	// Server that have a context parameter. It must not use Call.Data after it has returned.
+	// Server that have a context parameter: a handler that needs another process calls Peer.Start or Memory.StartPut, and
+	// returns ErrPending. It must not use Call.Data after it has returned.
 	Inline bool
 	// OnDemand runs the handler before the data of a large request has arrived: see Call.Recv. Not with Inline.
 	OnDemand bool
@@ -108,6 +109,8 @@ type node struct {
 // init copies the configuration.
 func (n *node) init(c *ucp.Context, limits Limits, handlers *Handlers) error {
 	n.c, n.cfg, n.handlers, n.stats = c, limits, Handlers{maps.Clone(handlers.byMethod)}, stats.New("ucprpc")
+	n.memory = map[string]*ucp.Mem{}
+	n.handlers.Handle(methodOpen, HandlerConfig{Inline: true}, n.open)
 	return n.cfg.setDefaults()
 }
 

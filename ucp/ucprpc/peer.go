@@ -11,8 +11,8 @@ import (
 // amID is the id of all active messages of this package.
 const amID = 0x7270
 
-// Peer is a connection to another process. Its methods may be called by any goroutine, but not by a handler that
-// runs inline.
+// Peer is a connection to another process. Its methods may be called by any goroutine. A handler that runs inline may
+// call Start and Identity only.
 type Peer struct {
 	l    *loop
 	ep   *ucp.EP
@@ -43,6 +43,16 @@ func (p *Peer) Send(ctx context.Context, m Method, data []byte) error {
 	return err
 }
 
+// Start begins a call and returns. When the reply has arrived or the connection has failed, the goroutine that makes
+// progress calls done, with the results of Call; for done the rules of inline handlers apply: see HandlerConfig. The
+// program must not modify request or use buf before that. Start is for handlers that run inline, and for done itself.
+//
+// If Start returns an error, CodeBusy or CodeTooLong, it does not call done. Otherwise done is called once, and never
+// before Start has returned to a handler that runs inline.
+func (p *Peer) Start(m Method, request, buf []byte, done func(reply []byte, err error)) error {
+	return p.begin(operation{op: opCall, method: m, data: request, buf: buf, onReply: done})
+}
+
 // add returns the record of a connection, which it adds if there is none.
 func (l *loop) add(ep *ucp.EP) *Peer {
 	p := l.peers[ep]
@@ -61,7 +71,7 @@ func (l *loop) drop(p *Peer, err error) {
 		return
 	}
 	p.gone = err
-	l.events++
+	l.countEvent()
 	delete(l.peers, p.ep)
 	l.connected.Add(-1)
 	p.retire(err) // first, because callers that are woken below use the next connection
@@ -130,7 +140,7 @@ func (p *Peer) notify(h *header) {
 
 // handle handles any message of a peer. It runs inside Progress.
 func (l *loop) handle(m *ucp.ActiveMessage) {
-	l.events++
+	l.countEvent()
 	p := l.peers[m.From]
 	if p == nil && l.connects {
 		p = l.add(m.From)

@@ -58,8 +58,7 @@ func newServer(c *ucp.Context, cfg ServerConfig, listen listenFunc) (_ *Server, 
 	if err := s.node.init(c, cfg.Limits, &cfg.Handlers); err != nil {
 		return nil, err
 	}
-	s.serves, s.onGone, s.memory = true, cfg.OnPeerGone, map[string]*ucp.Mem{}
-	s.node.handlers.Handle(methodOpen, HandlerConfig{Inline: true}, s.open)
+	s.serves, s.onGone = true, cfg.OnPeerGone
 	defer func() {
 		if err != nil {
 			err = ucs.Join(err, s.Close())

@@ -20,6 +20,10 @@ type operation struct {
 	key    *ucp.RKey
 	off    uint64
 	msg    *ucp.ActiveMessage
+
+	// The driver calls one of these at the end, if no goroutine waits for the operation.
+	onReply func(reply []byte, err error)
+	onEnd   func(err error)
 }
 
 type opType uint8
@@ -67,27 +71,50 @@ func (p *Peer) execute(ctx context.Context, o operation) (reply []byte, err erro
 	if ctx.Err() != nil {
 		return nil, contextError(ctx)
 	}
+	s, err := p.newSlot(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	p.l.await(ctx, &s.waiter)
+	return s.put()
+}
+
+// begin begins an operation with onReply or onEnd. Errors: as of execute.
+func (p *Peer) begin(o operation) error {
+	s, err := p.newSlot(context.Background(), o)
+	if err == nil {
+		p.l.start(s.start)
+	}
+	return err
+}
+
+// newSlot returns a slot for an operation. Errors: as of execute.
+func (p *Peer) newSlot(ctx context.Context, o operation) (*slot, error) {
 	if len(o.method.Name) > maxName {
 		return nil, &Error{Code: CodeTooLong, Text: "name of a method"}
 	}
-	s := p.l.newSlot()
+	s := p.l.freeSlot()
 	if s == nil {
 		return nil, &Error{Code: CodeBusy, Text: "MaxCalls are in progress"}
 	}
 	s.operation, s.p, s.ctx, s.done = o, p, ctx, false
-	p.l.await(ctx, &s.waiter)
+	return s, nil
+}
+
+// put frees the slot and returns the result of the operation.
+func (s *slot) put() (reply []byte, err error) {
 	if err = s.err; err == nil {
 		reply = s.reply
 	}
 	s.operation, s.p, s.ctx, s.reply, s.err = operation{}, nil, nil, nil, nil
-	p.l.mu.Lock()
-	s.nextFree, p.l.free = p.l.free, s
-	p.l.mu.Unlock()
+	s.l.mu.Lock()
+	s.nextFree, s.l.free = s.l.free, s
+	s.l.mu.Unlock()
 	return reply, err
 }
 
-// newSlot returns a free slot; nil if Limits.MaxCalls are in use.
-func (l *loop) newSlot() *slot {
+// freeSlot returns a slot that is not in use; nil if Limits.MaxCalls are.
+func (l *loop) freeSlot() *slot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.free
@@ -150,7 +177,7 @@ func (s *slot) packHeader() int {
 
 // onSent is called when ucp no longer uses the data.
 func (s *slot) onSent(err error) {
-	s.l.events++
+	s.l.countEvent()
 	s.send.Release()
 	s.send = nil
 	switch {
@@ -173,7 +200,7 @@ func (l *loop) endFlushes() {
 		if !s.send.Done() {
 			return false
 		}
-		l.events++
+		l.countEvent()
 		_, err := s.send.Test()
 		s.send = nil
 		s.end(err)
@@ -183,7 +210,7 @@ func (l *loop) endFlushes() {
 
 // onReceived is called when the reply is complete.
 func (s *slot) onReceived(err error) {
-	s.l.events++
+	s.l.countEvent()
 	s.recv.Release()
 	s.recv = nil
 	if err != nil {
@@ -211,15 +238,25 @@ func (s *slot) end(err error) {
 	s.endIfOver()
 }
 
-// endIfOver completes the operation and wakes the caller if the result is final and ucp no longer uses memory of the
-// caller.
+// endIfOver completes the operation if the result is final and ucp no longer uses memory of the caller: it wakes the
+// caller, or calls the function of the program.
 func (s *slot) endIfOver() {
-	if s.active && s.over && s.send == nil && s.recv == nil {
-		s.active = false
-		s.l.active--
-		s.l.finish(&s.waiter)
-		s.l.checkQuiet()
+	if !s.active || !s.over || s.send != nil || s.recv != nil {
+		return
 	}
+	s.active = false
+	s.l.active--
+	l, onReply, onEnd := s.l, s.onReply, s.onEnd
+	switch {
+	case onReply != nil:
+		onReply(s.put())
+	case onEnd != nil:
+		_, err := s.put()
+		onEnd(err)
+	default:
+		l.finish(&s.waiter)
+	}
+	l.checkQuiet()
 }
 
 // abandonOp abandons the operation because the context of the caller is done. It does not wait: the operation completes
