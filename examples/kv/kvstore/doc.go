@@ -14,8 +14,10 @@
 // mixture for a value. A client reads only while it knows that the server is alive: see [Config.Lease]. A client that
 // reads less often than once in half a lease calls the server for the first lookup after a pause.
 //
-// Updates are calls. With a second server they are acknowledged when both have them; when one of them ends the other one
-// goes on, and one that starts gets all before it serves: see replica.go. Clients connect again by themselves.
+// Updates are calls. With a second server they are acknowledged when both have them: the primary writes them into a log in
+// the memory of the backup, which applies it later: see log.go. No goroutine waits for that: see commit.go. When one of
+// the servers ends the other one goes on, and one that starts gets all before it serves: see replica.go. Clients connect
+// again by themselves.
 //
 // [Client.Watch] reports changes by one-way messages.
 //

@@ -109,8 +109,8 @@ func (h *historian) run(ctx context.Context, stop <-chan struct{}) {
 
 // testKills kills servers under load, restarts them, and checks that what clients saw is linearizable: no update that
 // was acknowledged is lost, and no get returns an older value than one before it.
-func testKills(t *testing.T, kills int) {
-	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
+func testKills(t *testing.T, tls string, kills int) {
+	p := startReplicasOver(t, tls, Config{Lease: 100 * time.Millisecond, Keys: min(500*kills, 4096)})
 	ctx, cancel := context.WithTimeout(t.Context(), hang+time.Duration(kills)*5*time.Second)
 	defer cancel()
 	stop := make(chan struct{})
@@ -143,4 +143,8 @@ func testKills(t *testing.T, kills int) {
 }
 
 // TestKills has few kills; make kills has many.
-func TestKills(t *testing.T) { testKills(t, testenv.Rounds(2, 200)) }
+func TestKills(t *testing.T) {
+	for _, tls := range []string{"all", "tcp"} {
+		t.Run(tls, func(t *testing.T) { testKills(t, tls, testenv.Rounds(2, 200)) })
+	}
+}

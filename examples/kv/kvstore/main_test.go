@@ -72,6 +72,7 @@ func serveRole(role string) error {
 type process struct {
 	t   testing.TB
 	cfg Config
+	tls string // transports, as GUCX_TLS; "" means the default
 	cmd *exec.Cmd
 	out <-chan string // lines, except reports
 
@@ -90,12 +91,22 @@ func startProcess(t testing.TB, cfg Config) *process {
 // startReplicas starts two servers, of which the first one is the primary, and waits until they are in sync.
 func startReplicas(t testing.TB, cfg Config) [2]*process {
 	t.Helper()
+	return startReplicasOver(t, "all", cfg)
+}
+
+// startReplicasOver is startReplicas with servers that use the given transports.
+func startReplicasOver(t testing.TB, tls string, cfg Config) [2]*process {
+	t.Helper()
 	cfg.Network = "unix"
 	a, b := cfg, cfg
 	a.Address, b.Address = freshName(), freshName()
 	a.Other, b.Other = b.Address, a.Address
 	a.New = true
-	p := [2]*process{startProcess(t, a), startProcess(t, b)}
+	p := [2]*process{{t: t, cfg: a, tls: tls}, {t: t, cfg: b, tls: tls}}
+	for _, p := range p {
+		p.start()
+		t.Cleanup(p.kill)
+	}
 	p[0].line("serving")
 	p[1].line("serving")
 	p[0].cfg.New = false // from the next start on
@@ -113,6 +124,9 @@ func (p *process) start() {
 	require.NoError(p.t, err)
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), name+"="+string(value), "GORACE=atexit_sleep_ms=0")
+	if p.tls != "" {
+		p.cmd.Env = append(p.cmd.Env, "GUCX_TLS="+p.tls)
+	}
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	_, err = p.cmd.StdinPipe() // ends with this process

@@ -42,6 +42,9 @@ var codes = map[ucprpc.Code]error{
 
 // encodeError returns the error of a handler, with its code.
 func encodeError(err error) error {
+	if err == nil {
+		return nil
+	}
 	for code, e := range codes {
 		if err == e {
 			return &ucprpc.Error{Code: code}

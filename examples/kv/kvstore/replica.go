@@ -12,23 +12,25 @@ import (
 
 	"github.com/gucx/gucx/ucp/ucprpc"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 )
 
 // Two servers are replicas: a primary, which serves, and its backup, which has every update before the client gets its
 // reply.
 //
 //	backup                                primary
-//	connects, methodJoin              ->  sends its updates from now on
-//	                                  <-  methodApply: updates, before the primary applies them
+//	connects, methodJoin              ->  opens the log of the backup
+//	                                  <-  puts updates into the log, from now on, before it applies them
 //	reads the table of the primary
 //	is in sync, methodFollow          ->  replies when it has dropped this backup
+//	applies the log                   <-  methodApply, from time to time
 //
 // A server acts alone only if the other one has certainly ended: if the host of its address refuses the connection, if
 // the path of its socket does not exist, or if another start of it replies. A connection that fails, or no reply, is no
 // evidence: then it waits. So there are never two primaries, but a host that has failed stops the store.
 //
-//   - A backup in sync whose primary has ended becomes the primary, after a lease: clients read from the table of a
-//     primary for less than a lease since they last knew that it was alive.
+//   - A backup in sync whose primary has ended applies the rest of the log and becomes the primary, after a lease: clients
+//     read from the table of a primary for less than a lease since they last knew that it was alive.
 //   - A primary whose backup has ended, or knows now that it is out of sync, continues without it.
 //   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync. With
 //     Config.New it becomes the primary if the other one has no updates either; but never after it has tried to follow
@@ -36,7 +38,7 @@ import (
 //   - A primary accepts only the server at Config.Other as its backup.
 var (
 	methodJoin   = ucprpc.Method{Number: 7} // info in JSON -> info in JSON
-	methodApply  = ucprpc.Method{Number: 8} // updates
+	methodApply  = ucprpc.Method{Number: 8} // -> up to which position the log is applied (u64)
 	methodFollow = ucprpc.Method{Number: 9}
 )
 
@@ -51,106 +53,6 @@ const (
 
 // errNotListening is the error if no server listens at an address: the previous one has exited.
 var errNotListening = errors.New("kvstore: no server listens there")
-
-// update is an update, and what has become of it.
-type update struct {
-	entry
-	remove bool
-	done   bool // under Server.commits
-	err    error
-}
-
-// commit executes an update. Updates that arrive while others are with the backup are sent to it together.
-func (s *Server) commit(u *update) error {
-	s.queued.Lock()
-	s.queue = append(s.queue, u)
-	s.queued.Unlock()
-	s.commits.Lock()
-	defer s.commits.Unlock()
-	for !u.done {
-		s.commitQueue()
-	}
-	return u.err
-}
-
-// maxBatch is how many bytes of updates are sent to the backup together, or one update more.
-const maxBatch = 1 << 20
-
-// commitQueue executes queued updates: at the backup and then here, so that no client reads an update that can still be
-// lost. The caller holds s.commits.
-func (s *Server) commitQueue() {
-	batch, message := s.nextBatch()
-	var err error
-	if s.backup != nil && len(batch) > 0 {
-		if err = s.callBackup(message); err != nil {
-			err = s.dropBackup()
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, u := range batch {
-		if u.err = err; err == nil {
-			u.err = s.apply(u)
-		}
-		u.done = true
-	}
-}
-
-// callBackup sends updates to the backup. A backup that was not called because a limit was reached is called again.
-func (s *Server) callBackup(message []byte) error {
-	for {
-		_, err := s.backup.Call(s.open, methodApply, message, nil)
-		if !isBusy(s.open, err) {
-			return err
-		}
-		s.pause(retryPause)
-	}
-}
-
-// nextBatch takes updates from the queue, and rejects those that cannot be executed. A key that is added begins a
-// batch: others of the batch do not use the room that the table has for it.
-func (s *Server) nextBatch() (batch []*update, message []byte) {
-	s.queued.Lock()
-	defer s.queued.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, u := range s.queue {
-		_, found := s.table.find(u.key)
-		adds := !u.remove && !found
-		if n > 0 && (adds || len(message) > maxBatch) {
-			break
-		}
-		n++
-		switch {
-		case s.role != primary:
-			u.err, u.done = errNotPrimary, true
-		case adds && !s.table.hasRoom(u.key):
-			u.err, u.done = ErrFull, true
-		default:
-			s.updates++
-			u.number = s.updates
-			batch, message = append(batch, u), appendUpdate(message, u)
-		}
-	}
-	s.queue = s.queue[n:]
-	return batch, message
-}
-
-// dropBackup returns nil when the backup has ended, or knows that it is out of sync, and the server continues without
-// it. ErrUnknown if the server is closed first: the backup may have the updates. The caller holds s.commits.
-func (s *Server) dropBackup() error {
-	for s.open.Err() == nil {
-		other, err := s.callOther(s.info())
-		if errors.Is(err, errNotListening) || err == nil && other.Role == syncing {
-			s.backup = nil
-			close(s.dropped)
-			return nil
-		}
-		s.pause(retryPause)
-	}
-	return ErrUnknown
-}
 
 // errOther says that a server that joins is not the one at Config.Other. The primary could not find out later whether
 // it has ended.
@@ -168,9 +70,19 @@ func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
 	if other, err := s.callOther(info{}); err != nil || other.ID != joins.ID {
 		return ucs.Join(errOther, err)
 	}
-	s.commits.Lock()
-	defer s.commits.Unlock()
-	switch me := s.info(); {
+	log, err := c.Peer().Open(c.Context(), logName)
+	if err != nil {
+		return err
+	}
+	if log.Len() < logLen {
+		return fmt.Errorf("a log of %d bytes", log.Len())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.hold()()
+	switch me := s.infoLocked(); {
+	case s.open.Err() != nil:
+		return ucs.ErrClosed
 	case me.Role != primary:
 		return errNotPrimary
 	case joins.shape != me.shape || joins.Key != me.Key || joins.Value != me.Value:
@@ -178,23 +90,20 @@ func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
 	case joins.Lease != me.Lease:
 		return fmt.Errorf("a lease of %v: the primary has %v", joins.Lease, me.Lease)
 	}
-	if s.backup != nil {
-		close(s.dropped)
-	}
-	s.backup, s.dropped = c.Peer(), make(chan struct{})
+	s.setBackup(&follower{peer: c.Peer(), log: log, dropped: make(chan struct{})})
 	return nil
 }
 
 // handleFollow replies when the caller is not the backup any more.
 func (s *Server) handleFollow(c *ucprpc.Call) error {
-	s.commits.Lock()
-	dropped, current := s.dropped, s.backup == c.Peer()
-	s.commits.Unlock()
-	if !current {
+	s.mu.Lock()
+	f := s.backup
+	s.mu.Unlock()
+	if f == nil || f.peer != c.Peer() {
 		return errDropped
 	}
 	select {
-	case <-dropped:
+	case <-f.dropped:
 	case <-c.Context().Done():
 	}
 	return errDropped
@@ -223,10 +132,9 @@ func (s *Server) replicate() {
 		switch {
 		case role == backup && (ended || err == nil && other.ID != followed):
 			s.pause(s.cfg.Lease)
-			if s.open.Err() == nil {
-				s.lead()
+			if s.open.Err() != nil || s.takeOver() {
+				return
 			}
-			return
 		case role == syncing && s.cfg.New && followed == "" && err == nil && s.precedes(other):
 			s.lead()
 			return
@@ -283,6 +191,18 @@ func (s *Server) leadUnlessCalled(asked int) bool {
 	return true
 }
 
+// takeOver makes a backup whose primary has ended the primary: it applies the rest of the log, to which nobody writes now.
+// It returns false if that is impossible.
+func (s *Server) takeOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.applyLog() != nil {
+		return false
+	}
+	s.leadLocked()
+	return true
+}
+
 // lead makes the server the primary.
 func (s *Server) lead() {
 	s.mu.Lock()
@@ -301,22 +221,21 @@ func (s *Server) leadLocked() {
 func (s *Server) follow(id string) error {
 	ctx, cancel := context.WithCancel(s.open)
 	defer cancel()
-	s.mu.Lock()
-	s.role, s.followed, s.updates = syncing, id, 0
-	s.backupEpoch++
-	stay := s.backupEpoch
-	s.table.clear()
-	s.removed = map[string]uint64{}
-	s.mu.Unlock()
-
+	stay, err := s.beginSync(id)
+	if err != nil {
+		return err
+	}
 	var cfg ucprpc.ClientConfig
 	cfg.WaitConnected = time.Nanosecond
-	cfg.Handlers.Handle(methodApply, ucprpc.HandlerConfig{Inline: true}, func(c *ucprpc.Call) error { return s.handleApply(stay, c.Data) })
+	cfg.Handlers.Handle(methodApply, ucprpc.HandlerConfig{Inline: true}, func(c *ucprpc.Call) error { return s.handleApply(stay, c) })
 	rpc, err := ucprpc.Dial(ctx, s.c, s.cfg.Network, s.cfg.Other, cfg)
 	if err != nil {
 		return err
 	}
 	defer rpc.Close()
+	if err := rpc.Publish(logName, s.log.log); err != nil {
+		return err
+	}
 	me, err := json.Marshal(s.info())
 	if err != nil {
 		return err
@@ -336,6 +255,37 @@ func (s *Server) follow(id string) error {
 	}
 	_, err = rpc.Call(ctx, methodFollow, nil, nil)
 	return err
+}
+
+// logName is the name of the log of a backup.
+const logName = "log"
+
+// beginSync makes the server one without updates, with a new log: the primary may still write to the previous one. It
+// returns the epoch of the backup.
+func (s *Server) beginSync(primary string) (stay int, err error) {
+	mem, err := s.c.MemAllocAccess(logLen, uct.AccessRemoteWrite)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.role, s.followed, s.updates = syncing, primary, 0
+	s.backupEpoch++
+	s.table.clear()
+	s.removed = map[string]uint64{}
+	err = s.closeLog()
+	s.log = &logReader{log: mem, mem: mem.Bytes()}
+	return s.backupEpoch, err
+}
+
+// closeLog frees the log. The caller holds s.mu.
+func (s *Server) closeLog() error {
+	if s.log == nil {
+		return nil
+	}
+	log := s.log
+	s.log = nil
+	return log.log.Close()
 }
 
 // inSync makes the server a backup, unless the primary has dropped it.
@@ -371,10 +321,14 @@ func (s *Server) copyTable(ctx context.Context, from *ucprpc.Memory) error {
 	return nil
 }
 
-// copyEntry adds an entry that the primary had, unless a later update of the key has arrived.
+// copyEntry adds an entry that the primary had, unless a later update of the key has arrived. The update that wrote the
+// entry is in the log, or older than that.
 func (s *Server) copyEntry(e entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.applyLog(); err != nil {
+		return err
+	}
 	if i, found := s.table.find(e.key); s.removed[string(e.key)] > e.number || found && s.table.at(i).number >= e.number {
 		return nil
 	}
@@ -386,13 +340,38 @@ func (s *Server) copyEntry(e entry) error {
 	return nil
 }
 
-// handleApply executes updates of the primary.
-func (s *Server) handleApply(stay int, message []byte) error {
+// handleApply applies the log.
+func (s *Server) handleApply(stay int, c *ucprpc.Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.backupEpoch != stay {
 		return errDropped
 	}
+	if err := s.applyLog(); err != nil {
+		return err
+	}
+	c.Reply = binary.LittleEndian.AppendUint64(c.Reply, s.log.next.pos)
+	return nil
+}
+
+// applyLog executes the updates of the primary that are in the log. A backup with a log that it cannot apply is out of sync.
+// The caller holds s.mu.
+func (s *Server) applyLog() error {
+	if s.log == nil {
+		return nil
+	}
+	for message := s.log.record(); message != nil; message = s.log.record() {
+		if err := s.applyRecord(message); err != nil {
+			s.role = syncing
+			s.backupEpoch++
+			return err
+		}
+	}
+	return nil
+}
+
+// applyRecord executes updates of a primary, which may be anything.
+func (s *Server) applyRecord(message []byte) error {
 	for len(message) > 0 {
 		u, rest, ok := cutUpdate(message)
 		if !ok || len(u.key) == 0 || len(u.key) > s.cfg.Key || len(u.value) > s.cfg.Value || !u.remove && !s.table.hasRoom(u.key) {

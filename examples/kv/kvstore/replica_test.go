@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -69,15 +70,22 @@ func TestReplicas_BackupIsKilled(t *testing.T) {
 	assert.Equal(t, ErrNoKey, err)
 }
 
-// TestReplicas_BackupIsStopped: an update is not acknowledged before the backup has it, or has certainly ended.
+// stopBackup stops the second process, and returns when it does not run any more.
+func stopBackup(t *testing.T, p [2]*process) {
+	t.Helper()
+	require.NoError(t, p[1].cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, unix.Waitid(unix.P_PID, p[1].cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+}
+
+// TestReplicas_BackupIsStopped: over tcp, where the backup itself writes its log, an update is not acknowledged before the
+// backup has it, or has certainly ended.
 func TestReplicas_BackupIsStopped(t *testing.T) {
-	p := startReplicas(t, Config{Lease: 100 * time.Millisecond})
+	p := startReplicasOver(t, "tcp", Config{Lease: 100 * time.Millisecond})
 	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	require.NoError(t, cl.Put(ctx, "k", []byte("old")))
-	require.NoError(t, p[1].cmd.Process.Signal(syscall.SIGSTOP))
-	require.NoError(t, unix.Waitid(unix.P_PID, p[1].cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+	stopBackup(t, p)
 	written := make(chan error, 1)
 	go func() { written <- cl.Put(ctx, "k", []byte("new")) }()
 	for range 100 {
@@ -91,6 +99,52 @@ func TestReplicas_BackupIsStopped(t *testing.T) {
 	got, err := cl.Get(ctx, "k", nil)
 	require.NoError(t, err)
 	assert.Equal(t, "new", string(got))
+}
+
+// TestReplicas_LogIsFull: over shared memory the primary writes into the log of a backup that does not run, as long as that has
+// room. The backup has all that was acknowledged.
+func TestReplicas_LogIsFull(t *testing.T) {
+	const (
+		keys    = 100
+		value   = 4000
+		updates = 3 * logLen / value
+	)
+	p := startReplicasOver(t, "sm", Config{Lease: 100 * time.Millisecond, Keys: keys, Value: value})
+	cl := dial(t, p[0].cfg.Address, p[1].cfg.Address)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	var acknowledged atomic.Int64
+	written := make(chan error, 1)
+	text := func(i int) []byte { return fmt.Appendf(nil, "%*d", value, i) }
+	stopBackup(t, p)
+	go func() {
+		var err error
+		for i := 0; i < updates && err == nil; i++ {
+			if err = cl.Put(ctx, fmt.Sprint(i%keys), text(i)); err == nil {
+				acknowledged.Add(1)
+			}
+		}
+		written <- err
+	}()
+	require.Eventually(t, func() bool { return acknowledged.Load() > logLen/value/2 }, hang, time.Millisecond)
+	require.LessOrEqual(t, acknowledged.Load(), int64(logLen/value))
+	require.NoError(t, p[1].cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, <-written)
+	stopBackup(t, p)
+	for i := range keys / 2 {
+		require.NoError(t, cl.Put(ctx, fmt.Sprint(i), text(-i)))
+	}
+	p[0].kill()
+	require.NoError(t, p[1].cmd.Process.Signal(syscall.SIGCONT))
+	for i := range keys {
+		want := text(-i)
+		if i >= keys/2 {
+			want = text((updates-1-i)/keys*keys + i)
+		}
+		got, err := cl.Get(ctx, fmt.Sprint(i), nil)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	}
 }
 
 // TestReplicas_SyncUnderLoad: a backup that reads the table while it changes has all of it.

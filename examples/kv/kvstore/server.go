@@ -54,19 +54,19 @@ type Server struct {
 	shut    context.CancelFunc
 	closing sync.WaitGroup // goroutines
 
-	queued sync.Mutex
-	queue  []*update // under queued
+	mu     sync.Mutex
+	queue  []*update  // updates that wait for those in batch; under mu
+	batch  []*update  // updates that are being written to the log of the backup, or those of a backup that has failed; under mu
+	holds  int        // while it is positive no batch begins; under mu
+	idle   *sync.Cond // of mu: batch is empty, or the server is closed
+	backup *follower  // gets all updates; nil if there is none; under mu
 
-	commits sync.Mutex    // held while updates are executed; locked before queued and mu
-	backup  *ucprpc.Peer  // gets all updates; nil if there is none; under commits
-	dropped chan struct{} // closed when that is not the backup any more; under commits
-
-	mu           sync.Mutex
 	table        table             // written under mu; clients read it without
 	updates      uint64            // number of the latest; under mu
 	watches      map[*watch]bool   // under mu
 	role         role              // under mu
 	followed     string            // ID of the primary; under mu
+	log          *logReader        // of a backup; nil before it was one; under mu
 	backupEpoch  int               // incremented when this server becomes a backup or a primary drops it; under mu
 	removed      map[string]uint64 // keys that were removed while syncing, and by which update; under mu
 	syncingCalls int               // calls by a syncing server with New; under mu
@@ -85,6 +85,7 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, c: c, id: rand.Text(), role: syncing, watches: map[*watch]bool{}}
+	s.idle = sync.NewCond(&s.mu)
 	s.open, s.shut = context.WithCancel(context.Background())
 	s.table.shape = shapeFor(cfg.Keys, cfg.Key, cfg.Value)
 	var err error
@@ -103,7 +104,7 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// maxRequest is how many bytes a request to a server may have; batches of updates are requests to a client, the backup.
+// maxRequest is how many bytes a request to a server may have.
 const maxRequest = 64 << 10
 
 // checkOther refuses an address at which a refused connection does not mean that the other replica has ended.
@@ -117,17 +118,16 @@ func checkOther(cfg Config) error {
 	return nil
 }
 
-// handlers are those of all methods. With a backup updates wait for it, so they need goroutines.
+// handlers are those of all methods.
 func (s *Server) handlers() (h ucprpc.Handlers) {
 	inline := ucprpc.HandlerConfig{Inline: true}
-	updates := ucprpc.HandlerConfig{Inline: s.cfg.Other == ""}
 	handle := func(m ucprpc.Method, cfg ucprpc.HandlerConfig, f ucprpc.Handler) {
 		h.Handle(m, cfg, func(c *ucprpc.Call) error { return encodeError(f(c)) })
 	}
 	handle(methodInfo, inline, s.handleInfo)
 	handle(methodGet, inline, s.handleGet)
-	handle(methodPut, updates, s.handlePut)
-	handle(methodRemove, updates, s.handleRemove)
+	handle(methodPut, inline, s.handlePut)
+	handle(methodRemove, inline, s.handleRemove)
 	handle(methodWatch, ucprpc.HandlerConfig{}, s.handleWatch)
 	handle(methodJoin, ucprpc.HandlerConfig{}, s.handleJoin)
 	handle(methodFollow, ucprpc.HandlerConfig{}, s.handleFollow)
@@ -138,6 +138,11 @@ func (s *Server) handlers() (h ucprpc.Handlers) {
 func (s *Server) info() info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.infoLocked()
+}
+
+// infoLocked is info. The caller holds s.mu.
+func (s *Server) infoLocked() info {
 	return info{ID: s.id, Role: s.role, New: s.cfg.New, Lease: s.cfg.Lease, Key: s.cfg.Key, Value: s.cfg.Value, shape: s.table.shape}
 }
 
@@ -183,20 +188,25 @@ func (s *Server) handlePut(c *ucprpc.Call) error {
 	if err != nil {
 		return err
 	}
-	return s.update(&update{entry: entry{key: key, value: value}})
+	return s.update(c, key, value, false)
 }
 
 func (s *Server) handleRemove(c *ucprpc.Call) error {
-	return s.update(&update{entry: entry{key: c.Data}, remove: true})
+	return s.update(c, c.Data, nil, true)
 }
 
-// update executes an update, whose key and value may be anything.
-func (s *Server) update(u *update) error {
-	if len(u.key) == 0 || len(u.key) > s.cfg.Key || len(u.value) > s.cfg.Value {
+// update executes an update, whose key and value may be anything. If there may be a backup, the call lasts until that has
+// the update.
+func (s *Server) update(c *ucprpc.Call, key, value []byte, remove bool) error {
+	if len(key) == 0 || len(key) > s.cfg.Key || len(value) > s.cfg.Value {
 		return ErrTooLong
 	}
+	u := &update{entry: entry{key: key, value: value}, remove: remove, call: c}
 	if s.cfg.Other != "" {
-		return s.commit(u)
+		data := append(append(make([]byte, 0, len(key)+len(value)), key...), value...) // the request is gone when this returns
+		u.key, u.value = data[:len(key)], data[len(key):]
+		s.commit(u)
+		return ucprpc.ErrPending
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +270,13 @@ func (s *Server) Addr() net.Addr { return s.rpc.Addr() }
 
 // Close closes the server. Its table is lost; the other replica continues.
 func (s *Server) Close() error {
-	s.shut()
+	s.mu.Lock()
+	s.shut() // under mu: fail starts no goroutine afterwards
+	s.idle.Broadcast()
+	s.mu.Unlock()
 	s.closing.Wait() // before the address is free, by which the other replica knows that clients read no more
-	return ucs.Join(s.rpc.Close(), s.mem.Close())
+	err := s.rpc.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ucs.Join(err, s.closeLog(), s.mem.Close())
 }
