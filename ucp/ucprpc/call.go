@@ -38,7 +38,7 @@ type Call struct {
 	deadline  time.Time // zero if there is none
 	msg       *ucp.ActiveMessage
 
-	mu   sync.Mutex // of ctx, end and cause: the driver cancels a call that a goroutine handles
+	mu   sync.Mutex // of these fields: the driver cancels a call that a goroutine handles
 	ctx  context.Context
 	end  context.CancelCauseFunc
 	stop context.CancelFunc

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/stats"
 )
 
 // ClientConfig configures a Client. The zero value is the default.
@@ -249,10 +248,6 @@ func (cl *Client) execute(ctx context.Context, o operation) (reply []byte, err e
 	})
 	return reply, err
 }
-
-// Stats returns the root of a tree of counters, with one node for each connection, and the node
-// "closed" with the sums of the connections that are closed.
-func (cl *Client) Stats() *stats.Node { return cl.stats }
 
 // Close closes the client. Operations in progress fail with CodeLost. Close waits until all handlers have returned, so
 // no handler may call it.

@@ -222,12 +222,12 @@ func (l *loop) release() {
 	}
 }
 
-// drive makes progress until w is done; with w nil, until the loop is closed or mustYield reports true.
-// If ctx is done first, it returns the error of ctx.
+// drive makes progress until w is done; with w nil, until the loop is closed or, at a client, another goroutine
+// waits. If ctx is done first, it returns the error of ctx.
 func (l *loop) drive(ctx context.Context, w *waiter) error {
 	for polls, idle := 1, 0; ; polls++ {
 		l.runTasks()
-		if l.closed || w != nil && w.done || w == nil && l.mustYield() {
+		if l.closed || w != nil && w.done || w == nil && !l.n.serves && l.waiting.Load() > 0 {
 			return nil
 		}
 		if polls%pollsBeforePark == 0 && ctx.Err() != nil {
@@ -269,9 +269,6 @@ func (l *loop) hasWork() bool {
 	l.endFlushes()
 	return l.hasTasks.Load() || l.events != l.seen
 }
-
-// mustYield reports whether the serving goroutine must make a waiter the driver.
-func (l *loop) mustYield() bool { return !l.n.serves && l.waiting.Load() > 0 }
 
 // watchInterval is the time from the latest call of a client until its own goroutine drives the loop.
 const watchInterval = time.Millisecond

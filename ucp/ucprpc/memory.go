@@ -12,21 +12,10 @@ import (
 // methodOpen returns the packed key of memory by name.
 var methodOpen = Method{Number: 0xff00, Idempotent: true}
 
-// Publish lets all peers access mem under a name, with the access rights of mem. If memory was already published under
-// the name, peers that open the name later get mem. The caller must call Unpublish before it closes mem.
-func (s *Server) Publish(name string, mem *ucp.Mem) error { return s.publish(name, mem) }
-
-// Unpublish removes a name: peers can no longer open it. Peers that have opened it can access the memory until it is
-// closed.
-func (s *Server) Unpublish(name string) { s.unpublish(name) }
-
-// Publish is [Server.Publish] for the server of this client, which opens the memory by [Peer.Open].
-func (cl *Client) Publish(name string, mem *ucp.Mem) error { return cl.publish(name, mem) }
-
-// Unpublish is [Server.Unpublish].
-func (cl *Client) Unpublish(name string) { cl.unpublish(name) }
-
-func (n *node) publish(name string, mem *ucp.Mem) error {
+// Publish lets all peers access mem under a name, with the access rights of mem: they open it by [Client.Open] or [Peer.Open]. If
+// memory was already published under the name, peers that open the name later get mem. The caller must call Unpublish before
+// it closes mem.
+func (n *node) Publish(name string, mem *ucp.Mem) error {
 	if mem == nil {
 		return fmt.Errorf("ucprpc: publish %.40q: %w: no memory", name, ucs.ErrInvalidParam)
 	}
@@ -36,7 +25,9 @@ func (n *node) publish(name string, mem *ucp.Mem) error {
 	return nil
 }
 
-func (n *node) unpublish(name string) {
+// Unpublish removes a name: peers can no longer open it. Peers that have opened it can access the memory until it is
+// closed.
+func (n *node) Unpublish(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.memory, name)

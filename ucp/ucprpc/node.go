@@ -114,6 +114,10 @@ func (n *node) init(c *ucp.Context, limits Limits, handlers *Handlers) error {
 	return n.cfg.setDefaults()
 }
 
+// Stats returns the root of a tree of counters, with one node for each worker. At a client, each connection has a worker, and
+// the node "closed" has the sums of those that are closed.
+func (n *node) Stats() *stats.Node { return n.stats }
+
 // retire removes the counters of a closed loop from the tree and adds them to closed. Otherwise the tree would refer to
 // the loop, and grow with each attempt to connect.
 func (n *node) retire(l *loop) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/stats"
 )
 
 // ServerConfig configures a Server. The zero value has no handlers.
@@ -120,9 +119,6 @@ func (s *Server) onPeer(l *loop, up *ucp.Peer) {
 
 // Addr returns the address of the server, for Dial.
 func (s *Server) Addr() net.Addr { return s.loops[0].listener.Addr() }
-
-// Stats returns the root of a tree of counters, with one node for each worker.
-func (s *Server) Stats() *stats.Node { return s.stats }
 
 // Shutdown closes the server gracefully. It accepts no more peers and rejects new requests with CodeDraining: a Client
 // repeats them over a new connection, to the next server at the address. Shutdown returns when all peers have received
