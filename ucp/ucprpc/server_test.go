@@ -1,8 +1,10 @@
 package ucprpc
 
 import (
+	"net"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,4 +28,23 @@ func TestListen_SameConfig(t *testing.T) {
 	for _, s := range []*Server{first, second} {
 		require.NoError(t, s.Close())
 	}
+}
+
+// TestListenOn_Workers: the workers of a server share a socket that is open.
+func TestListenOn_Workers(t *testing.T) {
+	c := newContext(t, "sm")
+	socket, err := net.Listen("unix", freshName())
+	require.NoError(t, err)
+	cfg := testServer()
+	cfg.Workers = 2
+	s, err := ListenOn(c, socket, cfg)
+	require.NoError(t, err)
+	cl := dial(t, c, socket.Addr().String(), ClientConfig{Workers: 4})
+	for _, l := range s.loops {
+		assert.EqualValues(t, 2, l.connected.Load())
+	}
+	_, err = cl.Call(t.Context(), methodEcho, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, cl.Close())
+	require.NoError(t, s.Close())
 }
