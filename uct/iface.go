@@ -2,6 +2,7 @@ package uct
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/stats"
@@ -86,6 +87,9 @@ type IfaceParams struct {
 	// that others can reach (tcp) rejects connections from a side that does not have the same token, before
 	// it reads anything else. Other transports ignore it. It does not encrypt.
 	Token string
+	// IdleTimeout is the time without EPs of this side after which a transport with connections closes one that no EP
+	// of the peer uses either. Other transports ignore it. 0 means that connections remain open.
+	IdleTimeout time.Duration
 	// Listener is the address at which the layer above listens, if the iface is opened for that listener: an
 	// iface with IfaceExt.Port then needs no own port. Otherwise it is the zero AddrPort.
 	Listener netip.AddrPort

@@ -76,6 +76,7 @@ type incoming struct {
 	link
 	unproven *unproven
 	hello    message
+	held     bool    // the HELLO is in conn.held
 	secret   pairKey // nil before the HELLO
 }
 
@@ -119,6 +120,10 @@ func (s *incoming) drop() {
 
 // Ready implements epoll.Watcher.
 func (s *incoming) Ready(uint32) int {
+	if s.held {
+		s.checkHeld()
+		return 0
+	}
 	done, err := s.hello.read(s.it.io, s.fd)
 	switch h, ok := parseHello(&s.hello.buf, msgHello); {
 	case err != nil:
@@ -142,7 +147,7 @@ func (s *incoming) Ready(uint32) int {
 	case s.it.token != "" && s.tun == nil && !s.it.hellos.accept(h.from, h.rail, h.number):
 		s.refuse(errReplay)
 	default:
-		s.it.respond(s, &h)
+		s.it.receiveHello(s, &h)
 	}
 	return 0
 }
@@ -177,6 +182,8 @@ var (
 	errGarbage            = errors.New("the peer does not use this protocol")
 	errWrongIface         = errors.New("the HELLO is for another iface")
 	errNoHello            = errors.New("no HELLO within HELLO_TIMEOUT")
+	errUndecided          = errors.New("the peer has not replied to UNUSED over its open connection within HELLO_TIMEOUT")
+	errLaterHello         = errors.New("the peer has sent another HELLO")
 	errEvictedInHandshake = errors.New("evicted by later connections (MAX_HANDSHAKES)")
 	errWantsTLS           = errors.New("the peer uses TLS, and this side does not")
 	errUnproven           = errors.New("the proof of the HELLO is wrong")
@@ -188,6 +195,14 @@ var (
 	errMaxConns           = errors.New("all MAX_CONNS connections are in use")
 	errLimits             = errors.New("SEG_SIZE or other limits of the peer differ")
 )
+
+// lateCause returns the error for a handshake that has exceeded HELLO_TIMEOUT.
+func (s *incoming) lateCause() error {
+	if s.held {
+		return errUndecided
+	}
+	return errNoHello
+}
 
 // refuse drops the connection and counts the refusal.
 func (s *incoming) refuse(why error) {
@@ -238,6 +253,7 @@ func (it *iface) respond(s *incoming, h *hello) {
 	answer.version, answer.msg = helloVersion, msgAnswer
 	answer.from, answer.to, answer.conn = it.addr.key, h.from.ID(), h.conn
 	answer.seg, answer.replies, answer.rail = it.addr.seg, maxReplies, h.rail
+	answer.features = it.features()
 	err := sendHello(it.io, s.fd, &answer, s.secret, s.binding())
 	if answer.code != codeOK || err != nil {
 		s.drop()
@@ -259,7 +275,7 @@ func (it *iface) respond(s *incoming, h *hello) {
 		c.attempt.drop()
 		c.attempt = nil
 	}
-	c.secret = s.secret
+	c.secret, c.canClose = s.secret, it.canClose(&h.from, h.features)
 	it.inheritUnproven(c, s)
 	c.open(s.link, h.conn)
 }

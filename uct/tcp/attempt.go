@@ -141,7 +141,7 @@ func (it *iface) dialLink(p path, first []byte, within time.Duration) (l link, e
 		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, first, within)
 		return l, err
 	}
-	l.fd, err = dial(p, &it.cfg)
+	l.fd, err = it.dialSocket(p, &it.cfg)
 	return l, err
 }
 
@@ -218,7 +218,7 @@ func (t *attempt) sendHello() error {
 	}
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.key.ID(),
-		conn: t.id, other: t.c.replaces, seg: it.addr.seg, replies: maxReplies, rail: t.c.rail, number: it.sentHellos,
+		conn: t.id, other: t.c.replaces, seg: it.addr.seg, replies: maxReplies, rail: t.c.rail, number: it.sentHellos, features: it.features(),
 	}, t.c.secret, t.binding())
 }
 
@@ -239,6 +239,7 @@ func (t *attempt) handleAnswer() error {
 		if c.main != nil && c.main.certName != t.peerName() {
 			return fmt.Errorf("%w: %w", ucs.ErrRejected, errOtherCert)
 		}
+		c.canClose = c.it.canClose(&c.key, h.features)
 		c.open(t.link, t.id)
 		return nil
 	case codeYield:

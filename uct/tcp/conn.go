@@ -25,7 +25,8 @@ const (
 	connDialing                  // this side is connecting
 	connWaiting                  // this side waits for the peer to connect: its own attempt yielded, there is no path, or it is in dialQueue
 	connOpen
-	connBroken // failed; Progress will complete the operations and report to the EPs
+	connReleased // closed by agreement with the peer; Progress will close the socket
+	connBroken   // failed; Progress will complete the operations and report to the EPs
 	connGone
 )
 
@@ -82,6 +83,13 @@ type conn struct {
 	watchesOut bool // epoll reports EPOLLOUT
 
 	lastNak uint64 // tag of the last NAK, plus 1
+
+	canClose     bool // both sides know UNUSED and have no rails
+	closing      closeState
+	sentUsed     bool      // this side has refused to close the connection
+	checksUnused bool      // in Iface.unused
+	closeAt      time.Time // when the connection is closed if no EP uses it
+	held         *incoming // a HELLO of the peer, which is answered when closing has ended
 }
 
 // start connects an idle connection, or waits for the peer to connect if there is no path. Progress
@@ -275,6 +283,7 @@ func (c *conn) open(l link, id uint64) {
 		c.dialRails()
 	}
 	c.checkEPs()
+	c.closeUnusedLater()
 }
 
 // checkEPs fails the EPs that require another identity than that of the peer's certificate.
@@ -307,7 +316,11 @@ func (c *conn) Ready(events uint32) int {
 // fail fails the connection. Progress then completes its operations and reports to the EPs. The
 // first error counts, except that after a BYE of the peer the error is ErrPeerClosed.
 func (c *conn) fail(err error) {
-	if c.state >= connBroken {
+	if c.state >= connReleased {
+		return
+	}
+	if c.closing == closeAgreed { // nothing can be lost any more
+		c.release()
 		return
 	}
 	if err = c.tun.Cause(err); c.gotBye {
@@ -363,6 +376,7 @@ func (c *conn) cleanUp(st ucs.Status) (n int) {
 		c.eps.Remove(e)
 		e.reportFailed()
 	}
+	c.answerHeld()
 	return n
 }
 

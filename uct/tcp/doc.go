@@ -21,9 +21,8 @@
 // The first message after a Progress is written to the socket at once. The messages that follow are
 // collected, and written by Progress or when JOIN bytes are queued.
 //
-// A connection remains open as long as both ifaces are open. It is not closed when idle, because
-// the peer may be about to send and would have to agree first. An iface that closes sends BYE as
-// its last frame, so the peer can distinguish this from the death of the process. A connection
+// A connection remains open as long as both ifaces are open, unless IfaceParams.IdleTimeout is set and
+// no EP of either side uses it (unused.go). An iface that closes sends BYE as its last frame, so the peer can distinguish this from the death of the process. A connection
 // costs a socket and RX_BUF bytes, and TX_BUF bytes after this side has sent. Handlers of active
 // messages cannot retain the data: it is between other messages in the receive buffer, and a buffer
 // for each message would need the copy that retaining avoids.

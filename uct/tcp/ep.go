@@ -149,6 +149,7 @@ func (e *endpoint) Close() error {
 		it.removeConn(c)
 		c.state = connGone
 	}
+	c.closeUnusedLater()
 	return nil
 }
 

@@ -35,6 +35,9 @@ func (e *endpoint) Check(c *uct.Completion) (bool, error) {
 	if e.conn.state == connIdle {
 		e.conn.start()
 	}
+	if e.conn.closing != closeNone {
+		return false, uct.ErrNoResource
+	}
 	err := e.conn.requestFlush(e, c)
 	return err == nil, err
 }

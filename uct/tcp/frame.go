@@ -7,15 +7,17 @@ import "encoding/binary"
 
 // Frame types.
 const (
-	frameAM     = 1 // id: active message id; data: the message
-	framePut    = 2 // id: putAck or 0; body: target; data: the bytes to write
-	frameGet    = 3 // body: target, length
-	frameAtomic = 4 // id: operation; body: target, operands
-	frameFlush  = 5 // body: number of requests sent before it on the connection
-	frameData   = 6 // data: the data of a get
-	frameDone   = 7 // id: status; body: a value, or empty
-	frameNak    = 8 // id: status; body: tag of the EP whose request was refused
-	frameBye    = 9 // the last frame: the sender closes gracefully
+	frameAM     = 1  // id: active message id; data: the message
+	framePut    = 2  // id: putAck or 0; body: target; data: the bytes to write
+	frameGet    = 3  // body: target, length
+	frameAtomic = 4  // id: operation; body: target, operands
+	frameFlush  = 5  // body: number of requests sent before it on the connection
+	frameData   = 6  // data: the data of a get
+	frameDone   = 7  // id: status; body: a value, or empty
+	frameNak    = 8  // id: status; body: tag of the EP whose request was refused
+	frameBye    = 9  // the last frame: the sender closes gracefully
+	frameUnused = 10 // no EP of the sender uses the connection: it may be closed
+	frameUsed   = 11 // reply to UNUSED: the connection remains open
 )
 
 // Offsets in a frame header.
@@ -73,8 +75,8 @@ const maxRMA = 1 << 30
 const maxReplies = 128
 
 // replyRoom is the part of the transmit buffer that is reserved for replies: for each request the
-// frames of a get without data, and a NAK.
-const replyRoom = maxReplies * (2*frameLen + wordLen + frameLen + tagLen)
+// frames of a get without data, and a NAK; and a USED.
+const replyRoom = maxReplies*(2*frameLen+wordLen+frameLen+tagLen) + frameLen
 
 // header is a decoded frame header.
 type header struct {
@@ -112,7 +114,7 @@ func parseHeader(b []byte, maxAM int) (h header, ok bool) {
 		return h, h.n == 0 || h.n == wordLen
 	case frameNak:
 		return h, h.n == tagLen
-	case frameBye:
+	case frameBye, frameUnused, frameUsed:
 		return h, h.n == 0 && h.id == 0
 	}
 	return h, false

@@ -30,7 +30,8 @@ const (
 	offReplies  = offSeg + 4            // u32: maxReplies
 	offRail     = offReplies + 4        // u32: 0 for the first connection, from 1 for rails
 	offNumber   = offRail + 4           // u64: HELLO: its sequence number at the sender, from 1; answer: 0
-	helloUnused = offNumber + 8         // zeros up to the proof
+	offFeatures = offNumber + 8         // u32: bit 0: featureUnused; other bits are ignored
+	helloUnused = offFeatures + 4       // zeros up to the proof
 	offProof    = helloLen - proofLen   // authenticates all bytes before it
 )
 
@@ -66,6 +67,8 @@ type hello struct {
 	replies uint32
 	rail    uint32
 	number  uint64
+
+	features uint32
 }
 
 // put encodes h into b, without a proof.
@@ -82,6 +85,7 @@ func (h *hello) put(b *[helloLen]byte) {
 	binary.LittleEndian.PutUint32(b[offReplies:], h.replies)
 	binary.LittleEndian.PutUint32(b[offRail:], h.rail)
 	binary.LittleEndian.PutUint64(b[offNumber:], h.number)
+	binary.LittleEndian.PutUint32(b[offFeatures:], h.features)
 }
 
 // parseHello decodes b. ok is false if b is not a handshake message of type msg. If its version is
@@ -99,6 +103,8 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		replies: binary.LittleEndian.Uint32(b[offReplies:]),
 		rail:    binary.LittleEndian.Uint32(b[offRail:]),
 		number:  binary.LittleEndian.Uint64(b[offNumber:]),
+
+		features: binary.LittleEndian.Uint32(b[offFeatures:]),
 	}
 	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from.ID() == 0 {
 		return h, false

@@ -24,19 +24,21 @@ import (
 
 // iface is an open device: its listeners and connections, and the state that they share.
 type iface struct {
-	md         *domain
-	dev        device
-	cfg        Config
-	attr       uct.IfaceAttr
-	addr       ifaceAddr
-	identity   keypair.Pair
-	token      string       // secret that peers must have; empty if none is required
-	hellos     helloNumbers // numbers of the HELLOs of peers; used with a token
-	sentHellos uint64       // number of HELLOs that this side has sent
-	onError    func(uct.EP, error)
-	io         sockio.IO
-	stripeMin  int // minimum length of a striped put in bytes; above maxRMA: no put is striped
-	maxAM      int // maximum length of an active message with its header, in bytes
+	md          *domain
+	dev         device
+	cfg         Config
+	attr        uct.IfaceAttr
+	addr        ifaceAddr
+	identity    keypair.Pair
+	token       string        // secret that peers must have; empty if none is required
+	idleTimeout time.Duration // IfaceParams.IdleTimeout
+	hellos      helloNumbers  // numbers of the HELLOs of peers; used with a token
+	sentHellos  uint64        // number of HELLOs that this side has sent
+	onError     func(uct.EP, error)
+	io          sockio.IO
+	dialSocket  func(p path, cfg *Config) (fd int, err error) // starts to connect
+	stripeMin   int                                           // minimum length of a striped put in bytes; above maxRMA: no put is striped
+	maxAM       int                                           // maximum length of an active message with its header, in bytes
 
 	// Progress.
 	tick        uint    // number of calls of Progress
@@ -75,6 +77,8 @@ type iface struct {
 	listeners     []*listener
 	unproven      unprovenSet
 	maxUnproven   int           // maximum number of unproven connections
+	unused        []*conn       // connections to close if no EP uses them
+	unusedTick    time.Duration // interval of their checks; 0 if there are none
 	acceptPaused  bool          // the accept queues are ignored until acceptAt
 	acceptPause   time.Duration // the last pause; 0 after a successful accept
 	acceptAt      time.Time
@@ -139,7 +143,7 @@ func newIface(md *domain, dev device, cfg Config, p uct.IfaceParams, policy *tls
 		tags:     handle.Make[*endpoint](tagPlaceBits, 32),
 		table:    map[keypair.PublicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
-		identity: id, token: p.Token,
+		identity: id, token: p.Token, idleTimeout: p.IdleTimeout, dialSocket: dial,
 		addr:        ifaceAddr{key: id.Public, seg: uint32(cfg.SegSize), tls: policy != nil, token: p.Token != ""},
 		stripeMin:   maxRMA + 1,
 		unproven:    unprovenSet{count: map[source]int{}},
@@ -306,7 +310,10 @@ func (it *iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	}
 	c.eps.Add(e)
 	c.markProven()
-	if c.state == connIdle {
+	if c.closing != closeNone {
+		e.postAfter = afterDecision
+	}
+	if c.state == connIdle || c.closing != closeNone {
 		c.within = p.Within
 	}
 	c.postWhenOpen = c.postWhenOpen || p.Dial != uct.DialOnUse
@@ -322,7 +329,7 @@ func (it *iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, 
 	c := it.table[a.key]
 	switch {
 	case c != nil && c.canSend():
-		if it.cfg.ConnsPerPeer > 1 && mode.Trusted() && !c.path.isKnown() { // for rails
+		if (it.cfg.ConnsPerPeer > 1 || c.closing != closeNone) && mode.Trusted() && !c.path.isKnown() { // for rails, or for the next connection
 			c.path, _ = it.reach(d, a)
 		}
 		return c, nil

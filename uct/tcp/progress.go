@@ -146,7 +146,11 @@ func (it *iface) cleanBroken() (n int) {
 	for i := 0; i < len(it.broken); i++ { // callbacks may append
 		c := it.broken[i]
 		it.broken[i] = nil
-		n += 1 + c.cleanUp(statusOf(c.err))
+		if n++; c.state == connReleased {
+			c.closeReleased()
+			continue
+		}
+		n += c.cleanUp(statusOf(c.err))
 	}
 	it.broken = it.broken[:0]
 	it.freed = true

@@ -258,6 +258,10 @@ func (c *conn) handle(h *header) error {
 		return c.handleDone(h, body)
 	case frameBye:
 		return c.handleBye()
+	case frameUnused:
+		return c.handleUnused()
+	case frameUsed:
+		return c.handleUsed()
 	}
 	return c.handleNak(h, body)
 }

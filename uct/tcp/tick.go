@@ -32,6 +32,7 @@ func (tk *ticker) Ready(uint32) int {
 	it.dialQueued(now)
 	it.resumeAccept(now)
 	it.checkHosts(now)
+	it.closeUnused(now)
 	_ = it.poll.SetTick(it.nextTick())
 	return 0
 }
@@ -82,7 +83,7 @@ func (it *iface) nextTick() (next time.Duration) {
 	if it.acceptPaused {
 		paused = it.acceptPause
 	}
-	for _, d := range [...]time.Duration{pending, paused, it.unprovenTick(), it.hostCheckTick()} {
+	for _, d := range [...]time.Duration{pending, paused, it.unprovenTick(), it.hostCheckTick(), it.unusedTick} {
 		if d > 0 && (next == 0 || d < next) {
 			next = d
 		}

@@ -59,9 +59,9 @@ const (
 )
 
 // grow makes the buffers with the first request or reply, so that a connection that only receives
-// needs none.
+// needs none, or only room for replies.
 func (q *txQueue) grow(it *iface) {
-	if q.buf == nil {
+	if len(q.buf) <= replyRoom {
 		q.growTo(int(it.cfg.TxBuf))
 	}
 }

@@ -272,7 +272,7 @@ func (it *iface) expireUnproven(now time.Time) {
 	for _, p := range slices.Clone(it.unproven.all) {
 		switch {
 		case p.in != nil && now.After(p.deadline):
-			p.in.refuse(errNoHello)
+			p.in.refuse(p.in.lateCause())
 		case p.c != nil:
 			p.c.expire(now)
 		}

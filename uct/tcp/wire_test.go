@@ -59,7 +59,11 @@ func TestFrame_Limits(t *testing.T) {
 		{"no type", 0, 0, 0, false},
 		{"bye", frameBye, 0, 0, true},
 		{"bye with something", frameBye, 0, 8, false},
-		{"unknown type", frameBye + 1, 0, 0, false},
+		{"unused", frameUnused, 0, 0, true},
+		{"unused with something", frameUnused, 0, 8, false},
+		{"used", frameUsed, 0, 0, true},
+		{"used with an id", frameUsed, 1, 0, false},
+		{"unknown type", frameUsed + 1, 0, 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b [frameLen]byte
@@ -258,6 +262,11 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(framePut, 1, make([]byte, targetLen+9)...), uint16(5))
 	f.Add(frame(frameNak, 11, make([]byte, tagLen)...), uint16(0))
 	f.Add(frame(frameData, 0, 1, 2), uint16(0))
+	f.Add(append(frame(frameAM, 3, 1, 2, 3), frame(frameUnused, 0)...), uint16(7))
+	f.Add(append(frame(frameUsed, 0), frame(frameUnused, 0)...), uint16(6))
+	f.Add(append(frame(frameUnused, 0), frame(frameBye, 0)...), uint16(2))
+	f.Add(append(frame(frameUsed, 0), frame(frameFlush, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), uint16(8))
+	f.Add(append(frame(frameUnused, 0), frame(frameUsed, 0)...), uint16(9))
 	e := newEnd(f, Config{SegSize: minSegSize, RxBuf: 1, TxBuf: 1})
 	untouched := make([]byte, 64<<10) // a part, because comparing all memory would take most of the time
 	f.Fuzz(func(t *testing.T, stream []byte, cut uint16) {
@@ -267,7 +276,12 @@ func FuzzFrames(f *testing.F) {
 		c := &conn{it: e.it, key: keypair.PublicKey{99}, link: link{fd: -1}}
 		l := link{fd: fds[0]}
 		require.NoError(t, l.watch(&e.it.poll, unix.EPOLLIN, c))
+		c.canClose = cut%4 != 0
 		c.open(l, 1)
+		if cut%4 == 2 {
+			c.startClosing(closeProposed)
+			c.sendUnused()
+		}
 		step := int(cut) + 1 + len(stream)/256 // few steps for long inputs, because each takes two system calls
 		for len(stream) > 0 {
 			n := min(len(stream), step)
