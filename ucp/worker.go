@@ -187,6 +187,8 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 		OnError:   w.laneBroke,
 		Token:     w.ctx.token,
 		Listener:  o.listener,
+
+		IdleTimeout: w.ctx.cfg.idleTimeout(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)
