@@ -346,6 +346,11 @@ func TestStaysAsleep(t *testing.T) {
 	assert.True(t, r.StaysAsleep())
 	r.ifaces[1].arm()
 	assert.False(t, r.StaysAsleep(), "armed for arrivals only")
+	sleep()
+	assert.True(t, r.StaysAsleep())
+	r.Turn.state.Or(turnClosing)
+	assert.False(t, r.StaysAsleep(), "the ifaces may be closed")
+	r.Turn.state.Store(0)
 }
 
 // TestStaysAsleep_NoChecker: a post needs Progress if the iface has no check.

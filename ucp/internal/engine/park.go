@@ -326,7 +326,7 @@ func (e *Engine) pollWoken() {
 // StaysAsleep reports whether the goroutine in Park can stay there after other goroutines have used the worker: there is no work
 // until an event that ReadyToSleep has armed. It sends joined messages.
 func (e *Engine) StaysAsleep() bool {
-	if e.slow {
+	if e.slow || e.Turn.closing() { // the ifaces may be closed
 		return false
 	}
 	e.Push()
