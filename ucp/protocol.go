@@ -61,6 +61,8 @@ type protocol struct {
 	messaging func(*EP)
 	// credited is called when the peer has granted credit, granted when credit was granted to the peer.
 	credited, granted func(*EP)
+	// moreCredit is called when messages of the EP have more credit than before.
+	moreCredit func(*EP)
 	// chargeInHandlers returns the part of the credit due to the peer that its messages may still need, in bytes.
 	chargeInHandlers func(*EP) int64
 

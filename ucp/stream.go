@@ -36,7 +36,7 @@ var streamProtocol = protocol{
 			e.msgs.stream.skipUnsent()
 		}
 	},
-	credited: func(e *EP) { e.msgs.stream.resume() },
+	moreCredit: func(e *EP) { e.msgs.stream.resume() },
 	laneActivated: func(e *EP) {
 		if e.msgs != nil {
 			e.msgs.stream.resume()

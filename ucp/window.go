@@ -318,10 +318,16 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	a.creditsGot++
 	a.Granted(int64(c.Value))
 	e.each(func(p *protocol) func(*EP) { return p.credited })
+	e.useCredit()
+	return true
+}
+
+// useCredit sends messages that have waited for credit.
+func (e *EP) useCredit() {
+	e.each(func(p *protocol) func(*EP) { return p.moreCredit })
 	if e.waiting.messages() > 0 {
 		e.replayMessages()
 	}
-	return true
 }
 
 // controlMsg is a type of control message: it concerns a message of the AM lane, or credit.
