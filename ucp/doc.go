@@ -52,8 +52,7 @@
 // received (rendezvous). So the memory of unexpected messages is bounded, and a peer that does not
 // receive blocks only its own senders. When the window of the peer is used up, a sender queues
 // messages locally. A receive or a repeated probe also matches queued tagged messages, at the cost of a round trip and
-// of progress of the sender: messages can be received in any order. Connections with
-// Config.TagProto TupleQ are an exception; see docs/design/0012-order.md.
+// of progress of the sender: messages can be received in any order. See docs/design/0012-order.md.
 //
 // The data of a message is one buffer, a list ([Buffers]), or produced and consumed by callbacks
 // ([From], [To]): [EP.TagSendData], [Worker.TagRecvData], [EP.SendActiveData], [ActiveMessage.RecvData],

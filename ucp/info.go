@@ -128,7 +128,7 @@ type OperationInfo struct {
 
 // CreditInfo is the flow control of messages, in bytes. Each message uses its length and 400 bytes.
 type CreditInfo struct {
-	Left     int64 `json:"left"`     // credit that the peer has granted and that is not used; negative if the reserve is in use
+	Left     int64 `json:"left"`     // credit that the peer has granted and that is not used; negative if the reserve is in use, or tuple queues withhold more
 	Most     int64 `json:"most"`     // the greatest Left so far
 	Window   int64 `json:"window"`   // window of the peer here
 	Held     int64 `json:"held"`     // credit that unreceived messages of the peer use

@@ -23,6 +23,19 @@ func (l *requestList) addFirst(r *Request) {
 	l.first = r
 }
 
+// insert adds r before another request of the list; nil: at the end.
+func (l *requestList) insert(r, before *Request) {
+	switch {
+	case before == nil:
+		l.add(r)
+	case before.prev == nil:
+		l.addFirst(r)
+	default:
+		r.prev, r.next = before.prev, before
+		before.prev.next, before.prev = r, r
+	}
+}
+
 func (l *requestList) remove(r *Request) {
 	if r.prev == nil {
 		l.first = r.next

@@ -124,7 +124,7 @@ type message struct {
 	all     bool       // a receive of a stream completes only when its buffer is full
 	id      uint64     // id of a message that is sent in fragments
 	queued  *queuedTag // position among the queued tagged messages; nil if it is not queued
-	number  uint64     // number of a tagged message if some messages use tuple queues; 0 otherwise
+	number  uint64     // tuple.Place of a tagged message outside of queues if some messages use tuple queues; otherwise 0
 	count   *int       // destination of the number of bytes of a stream that were sent or received; may be nil
 	next    *message   // in Worker.messages.free
 

@@ -106,6 +106,33 @@ func (q *sendQueue) enter(r *Request) {
 	}
 }
 
+// renumber gives all messages new numbers in their order, after messages were inserted among those that wait: for the receiver
+// all of them are new. q may be nil.
+func (q *sendQueue) renumber() {
+	if q == nil {
+		return
+	}
+	q.last = nil
+	for r := range q.m.e.ops.all {
+		if r.msg == nil || r.msg.queued == nil {
+			continue
+		}
+		t := r.msg.queued
+		q.next++
+		t.number, t.prev, t.next = q.next, q.last, nil
+		if q.last != nil {
+			q.last.next = t
+		}
+		q.last = t
+		q.tags.Remove(&t.node)
+		q.tags.Keep(&t.node)
+	}
+	q.canceled()
+	if q.replies() {
+		q.m.e.w.schedule(q.m.e)
+	}
+}
+
 // remove removes a message that no longer waits.
 func (q *sendQueue) remove(t *queuedTag) {
 	if q.offered == t {
@@ -151,6 +178,9 @@ func (r *Request) admitTag() bool {
 		return false
 	}
 	m.dequeue(r)
+	if x := r.worker.tag.matcher; x != nil {
+		x.admitted(r)
+	}
 	return true
 }
 

@@ -117,13 +117,8 @@ func (s *stateText) tuples(m *messages) {
 	if l == nil {
 		return
 	}
-	n, open := l.out.Waiting()
-	if n > 0 || !open {
+	if n, open := l.out.Waiting(); n > 0 || !open {
 		s.line("    tuple queues: %d messages wait for receives of the peer, a queue opens or closes: %t", n, !open)
-	}
-	if m.e.waiting.messages() > 0 && !open {
-		s.line("    messages that wait for credit: %d; with GUCX_TAG_PROTO=%s a queue closes after the peer has received earlier messages. "+
-			"GUCX_TAG_PROTO=auto removes this limit; a larger GUCX_EAGER_WINDOW at the peer raises it", m.e.waiting.messages(), l.x.w.ctx.cfg.TagProto)
 	}
 }
 

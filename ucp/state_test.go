@@ -55,39 +55,3 @@ func TestState_SenderWithoutCredit(t *testing.T) {
 	assert.NotContains(t, p.A.W.State(), "in progress")
 	assert.NotContains(t, p.B.W.State(), "unexpected")
 }
-
-// TestState_TupleOrder: a tuple queue does not close while messages of the sender wait for credit. The state of the sender names
-// the limit and its settings.
-func TestState_TupleOrder(t *testing.T) {
-	p := ucppair.New(t, queues(), tupleq).Connect()
-	data, buf := testenv.Pattern(1<<10, 1), make([]byte, 1<<10)
-	openTuple(p, 1)
-	assert.NotContains(t, p.A.W.State(), "wait for credit")
-
-	const messages = 1000 // each has a tag of its own, so none uses a queue
-	var sends []*ucp.Request
-	for tag := range uint64(messages) {
-		r, err := p.A.EP.TagSend(100+tag, data, nil)
-		require.NoError(t, err)
-		if r != nil {
-			sends = append(sends, r)
-		}
-	}
-	last, err := p.B.W.TagRecv(buf, 1, 1<<40-1, nil, nil) // closes the queue
-	require.NoError(t, err)
-	idle(p)
-	text := p.A.W.State()
-	for _, want := range []string{"messages that wait for credit: ", "with GUCX_TAG_PROTO=tupleq a queue closes after the peer has received earlier messages",
-		"GUCX_TAG_PROTO=auto removes this limit", "GUCX_EAGER_WINDOW"} {
-		assert.Contains(t, text, want)
-	}
-	for tag := range uint64(messages) {
-		require.NoError(t, p.Finish(p.B.W.TagRecv(buf, 100+tag, exact, nil, nil)))
-	}
-	require.True(t, last.Cancel())
-	last.Release()
-	for _, r := range sends {
-		require.NoError(t, p.Finish(r, nil))
-	}
-	assert.NotContains(t, p.A.W.State(), "wait for credit")
-}

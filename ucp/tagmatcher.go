@@ -12,6 +12,8 @@ type tagMatcher interface {
 	send(e *EP, tag uint64, buf []byte, p *OpParams, sync bool) (*Request, error)
 	// start starts a send that has a request.
 	start(r *Request) (*Request, error)
+	// admitted is called when a message that start has started is sent in its turn, because there is credit for it.
+	admitted(r *Request)
 	// receiveInto is TagRecv with checked parameters.
 	receiveInto(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error)
 	// receive posts a receive. The caller owns the request.

@@ -36,6 +36,7 @@ var tupleProtocol = protocol{
 	work:         func(w *Worker) int { return w.tuples.work() },
 	alarm:        func(w *Worker) { w.tuples.retryStops() },
 	messaging:    (*EP).newTupleLink,
+	deferred:     func(e *EP) { e.msgs.useReleased() },
 	unsent:       (*Request).uncount,
 	lanesClosing: func(e *EP, st ucs.Status) { e.msgs.endTuples(st) },
 	lanesClosed:  func(e *EP) { e.msgs.endQueues() },

@@ -20,6 +20,9 @@ type tupleLink struct {
 	out tuple.Sender
 	in  tupleSource
 
+	requeued []*Request // messages of a closed queue that are going to wait
+	released bool       // credit that messages in queues withheld was released, and other messages have not used it yet
+
 	iface  *iface  // with the queues for the peer
 	queues int     // number of queues
 	sink   uct.IOV // tuples.sink for their receives
@@ -66,22 +69,20 @@ func (m *messages) endQueues() {
 // sent out of turn. The receiver does not count it.
 func (r *Request) uncount() {
 	if r.msg != nil && r.msg.number != 0 {
-		r.ep.msgs.tuple.out.Uncount(r.msg.number)
+		r.ep.msgs.tuple.out.Uncount(tuple.Place(r.msg.number))
 		r.msg.number = 0
 	}
 }
 
-// tupleStage sends a control message about a queue, in order with the messages.
+// tupleStage sends a control message about a queue. It waits neither for messages that lack credit nor for a fence: the peer may
+// give credit only after the queue is closed. The lane sends in the order of posts.
 var tupleStage = stage{
-	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, hidesNone: true,
-	completed: (*Request).answered, post: (*Request).sendTuple,
+	name: "tuple", role: wireup.AM, unfenced: true, completed: (*Request).answered, post: (*Request).sendTuple,
 }
 
 // tupleNextStage sends the place of a message of a queue. It is not a reply and does not count as one: there are as
 // many as messages of the user.
-var tupleNextStage = stage{
-	class: &messageClass, name: "tuple", role: wireup.AM, inOrder: true, hidesNone: true, post: (*Request).sendTuple,
-}
+var tupleNextStage = stage{name: "tuple", role: wireup.AM, unfenced: true, post: (*Request).sendTuple}
 
 // tupleRecord is the record of a request that sends a control message about a queue.
 type tupleRecord struct {

@@ -155,8 +155,7 @@ func TestTuple_ResentBeyondCredit(t *testing.T) {
 	assert.False(t, p.B.W.TupleQueues().Paused())
 }
 
-// TestTuple_StoppedBeyondCredit: a queue closes although messages of another tag wait for credit, as soon as those are
-// received.
+// TestTuple_StoppedBeyondCredit: a queue closes although messages of another tag wait for credit.
 func TestTuple_StoppedBeyondCredit(t *testing.T) {
 	const count, length = 120, 4000
 	p := ucppair.New(t, queues(), tupleq).Connect()
@@ -173,7 +172,7 @@ func TestTuple_StoppedBeyondCredit(t *testing.T) {
 	masked, err := p.B.W.TagRecv(make([]byte, 8), 7, 0xff7, nil, nil)
 	require.NoError(t, err)
 	settleQueues(p)
-	require.True(t, p.B.W.TupleQueues().Paused(), "STOPPED waits behind the others")
+	require.False(t, p.B.W.TupleQueues().Paused())
 	for range count {
 		got := make([]byte, length)
 		r, err := p.B.W.TagRecv(got, 100, exact, nil, nil)

@@ -13,6 +13,7 @@ import (
 type tupleSend struct {
 	tuple.Send
 	x    *tuples
+	m    *messages
 	r    *Request
 	iov  [1]uct.IOV
 	reg  *cachedReg // registration of the buffer; nil if the caller has registered it
@@ -35,6 +36,7 @@ func (x *tuples) send(e *EP, tag uint64, buf []byte, p *OpParams, sync bool) (*R
 	if m := e.msgs; m != nil && !sync && e.state == epOpen {
 		l := m.tuple
 		if t := l.out.Find(tag); t.Usual() && l.inOneCall(tag, buf, p) {
+			l.out.Sent(l.out.NextUsual())
 			l.out.WentUsual(t, tag)
 			return nil, nil
 		}
@@ -65,7 +67,7 @@ func (x *tuples) start(r *Request) (*Request, error) {
 	if !t.Usual() {
 		return x.through(t, r)
 	}
-	r.msg.number = l.out.NextUsual()
+	r.msg.number = uint64(l.out.NextUsual())
 	r, err := r.start()
 	if err == nil {
 		l.out.WentUsual(t, tag)
@@ -73,13 +75,21 @@ func (x *tuples) start(r *Request) (*Request, error) {
 	return r, err
 }
 
-// through sends a message through a queue.
+// admitted implements tagMatcher.
+func (x *tuples) admitted(r *Request) { r.ep.msgs.tuple.out.Sent(tuple.Place(r.msg.number)) }
+
+// through sends a message through a queue. It needs no credit, but withholds that of an RTS: if other messages are sent later and
+// the queue closes, the message must arrive again before the receiver matches those.
 func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	s := x.idle
 	if s == nil {
 		s = x.growSends()
 	}
-	x.idle, s.next, s.r = s.next, nil, r
+	x.idle, s.next, s.r, s.m = s.next, nil, r, r.ep.msgs
+	if s.m.tuple.Covers() {
+		s.m.tuple.out.Cover()
+	}
+	s.m.Withhold(charge(0))
 	r.stage = &tupleSendStage
 	r.flags |= reqPosted
 	r.awaitPeer()
@@ -138,26 +148,134 @@ func (s *tupleSend) GivenUp() bool { return s.r.flags&reqGivenUp != 0 || s.r.msg
 
 // End implements tuple.Request.
 func (s *tupleSend) End(st ucs.Status) {
-	r := s.r
+	r, m := s.r, s.m
 	s.release()
+	m.Withhold(-charge(0))
+	m.tuple.creditReleased()
 	r.moveTo(placeAwaited)
 	r.comp.Complete(st)
 }
 
+// tupleAgainStage sends the RTS of a message of a closed queue, behind its place. It uses the credit that the message has
+// withheld.
+var tupleAgainStage = stage{
+	class: &tagClass, name: "tag send", sized: true, role: wireup.AM, usesBuffer: true, announces: true, unfenced: true,
+	tryCancel: unposted, post: (*Request).sendAgain,
+}
+
 // Again implements tuple.Request.
 func (s *tupleSend) Again() {
-	r := s.r
+	m := s.m
+	r := s.takeBack()
+	r.stage, r.msg.charged = &tupleAgainStage, charge(0)
+	m.Credit -= r.msg.charged
+	m.e.list(r)
+	m.e.answeredAll()
+	r.launch()
+}
+
+func (r *Request) sendAgain() error {
+	err := r.sendRTS()
+	if err == nil {
+		r.stage = &tagChannel.announce
+	}
+	return err
+}
+
+// FirstWaiting implements tuple.Target.
+func (l *tupleLink) FirstWaiting() tuple.Place {
+	for r := range l.m.e.ops.all {
+		if r.flags&reqWaiting != 0 && r.msg != nil && r.msg.number != 0 {
+			return tuple.Place(r.msg.number)
+		}
+	}
+	return tuple.NoPlace
+}
+
+// Covers implements tuple.Target.
+func (l *tupleLink) Covers() bool { return l.m.Credit >= 0 }
+
+// Requeue implements tuple.Request.
+func (s *tupleSend) Requeue(at tuple.Place) {
+	l := s.m.tuple
+	r := s.takeBack()
+	r.stage, r.msg.number = &tagChannel.send, uint64(at)
+	l.requeued = append(l.requeued, r)
+}
+
+// Requeued implements tuple.Target. It inserts the messages at their places among those that wait.
+func (l *tupleLink) Requeued() {
+	e, list := l.m.e, l.requeued
+	l.requeued = nil
+	if e.waiting.Empty() {
+		for _, r := range list {
+			e.list(r)
+			r.launch()
+		}
+	} else {
+		at := e.ops.first
+		for _, r := range list {
+			at = e.firstBehind(at, tuple.Place(r.msg.number))
+			e.insertWaiting(r, at)
+		}
+		l.m.tag.queue.renumber()
+	}
+	e.useCredit() // that the messages have withheld
+	e.answeredAll()
+}
+
+// firstBehind returns the first request from r on that waits and is behind all messages that wait and precede a place; nil if
+// there is none.
+func (e *EP) firstBehind(r *Request, at tuple.Place) (first *Request) {
+	for ; r != nil; r = r.next {
+		if r.flags&reqWaiting == 0 {
+			continue
+		}
+		tagged := r.msg != nil && r.msg.number != 0
+		if tagged && at.After(tuple.Place(r.msg.number)) {
+			first = nil
+			continue
+		}
+		if first == nil {
+			first = r
+		}
+		if tagged {
+			return first
+		}
+	}
+	return first
+}
+
+// takeBack returns a message of a closed queue, and its record to the pool.
+func (s *tupleSend) takeBack() *Request {
+	r, m := s.r, s.m
 	if s.slot != nil {
 		r.buf = append([]byte(nil), r.buf...)
 	}
 	s.release()
+	m.Withhold(-charge(0))
 	r.flags &^= reqPosted | reqZcopy | reqPlace
-	r.stage = &tagChannel.send
-	e := r.ep
-	e.awaited.remove(r)
-	e.list(r)
-	e.answeredAll()
-	r.launch()
+	m.e.awaited.remove(r)
+	return r
+}
+
+// creditReleased makes the next Progress send messages that wait for the credit of a message in a queue.
+func (l *tupleLink) creditReleased() {
+	if e := l.m.e; e.state <= epClosing && l.m.blocks(nil) {
+		l.released = true
+		e.w.schedule(e)
+	}
+}
+
+// useReleased sends messages that have waited for the credit of messages in queues. m may be nil.
+func (m *messages) useReleased() {
+	if m == nil || m.tuple == nil || !m.tuple.released {
+		return
+	}
+	m.tuple.released = false
+	if e := m.e; e.state <= epClosing && e.closing.aborting == ucs.StatusOK {
+		e.useCredit()
+	}
 }
 
 // release returns the record to the pool.
@@ -169,7 +287,7 @@ func (s *tupleSend) release() {
 	if s.slot != nil {
 		x.slots = append(x.slots, s.slot)
 	}
-	s.r, s.reg, s.slot, s.iov[0] = nil, nil, nil, uct.IOV{}
+	s.r, s.m, s.reg, s.slot, s.iov[0] = nil, nil, nil, nil, uct.IOV{}
 	s.next, x.idle = x.idle, s
 }
 

@@ -55,6 +55,18 @@ func (e *EP) enqueueWaiting(r *Request) {
 	}
 }
 
+// insertWaiting adds a message to the operations of the EP and to those that wait, before another one in EP.ops; nil: at the
+// end. The caller calls useCredit later.
+func (e *EP) insertWaiting(r, before *Request) {
+	e.ops.insert(r, before)
+	r.flags |= placeListed | reqWaiting
+	r.trackUnposted()
+	q := e.queue()
+	q.unsorted = true
+	q.ordered++
+	r.stage.class.waits(r)
+}
+
 func (e *EP) dequeueWaiting(r *Request) {
 	if e.waiting.Empty() || !e.waiting.Remove(r, r.stage.inOrder) {
 		return

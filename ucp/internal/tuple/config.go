@@ -42,7 +42,7 @@ func (s *Stats) AddTo(n *stats.Node) {
 
 // Peer is the remote side of a connection.
 type Peer interface {
-	// SendControl sends a wire.Tuple to the peer, in order with the messages of the connection.
-	// It does nothing if the connection has ended.
+	// SendControl sends a wire.Tuple to the peer, behind the messages and control messages that were sent before. It does not
+	// wait for messages that lack credit. It does nothing if the connection has ended.
 	SendControl(tag uint64, kind wire.TupleKind, number uint32, value uint64)
 }

@@ -2,6 +2,7 @@ package tuple
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -80,7 +81,8 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, settings(rt), 1)
 		p := w.peers[0]
-		p.prompt, p.unsure, p.short = rapid.Bool().Draw(rt, "prompt"), rapid.Bool().Draw(rt, "unsure"), rapid.Bool().Draw(rt, "short")
+		p.prompt, p.unsure = rapid.Bool().Draw(rt, "prompt"), rapid.Bool().Draw(rt, "unsure")
+		p.limit = rapid.SampledFrom([]int{unlimited, 1, 2, 5, 20}).Draw(rt, "limit")
 		tag := rapid.Uint64Range(0, 3)
 		steps := w.steps()
 		step := func(rt *rapid.T) {
@@ -186,6 +188,8 @@ func (w *world) checkProbes() {
 			got := uint64(0)
 			if n := w.Probe(tag, mask); n != nil {
 				got = binary.LittleEndian.Uint64(n.Owner.data)
+			} else if i := slices.IndexFunc(w.peers[0].waits, func(s *send) bool { return (s.tag^tag)&mask == 0 }); i >= 0 {
+				got = w.peers[0].waits[i].id
 			}
 			require.Equal(w.t, want, got, "probe of tag %d, mask %x", tag, mask)
 		}

@@ -209,25 +209,56 @@ func (t *Out) recalled() {
 	}
 }
 
-// closed returns to the usual way: the receiver has received got messages. The others are sent again, each
-// with its place among the messages that went the usual way in the meantime.
+// closed returns to the usual way: the receiver has received got messages. The others are sent again. Messages that precede a
+// sent message are sent now, each with its place, because the receiver may have that one. The peer has credit for them. If
+// messages wait, such as a stream, the messages for which the peer has credit and that precede all tagged messages that wait are
+// sent now too. The others wait in their order.
 func (t *Out) closed(got uint64) {
 	for ; t.acked < got; t.acked++ {
 		t.pop().end(ucs.StatusOK)
 	}
-	m := t.first
+	m, s := t.first, t.s
 	t.first, t.last, t.unsent = nil, nil, nil
 	t.backOff()
-	for m != nil {
-		next := m.next
-		if m.owner.GivenUp() {
-			m.end(ucs.StatusCanceled)
-		} else {
-			t.s.next++
-			t.s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
-			m.again()
-		}
-		m = next
+	for first := s.firstWaiting(); m != nil && (s.sent.After(m.place) || first.After(m.place) && !m.place.After(s.covered)); {
+		m = m.leave(t.sendAgain)
 	}
-	t.s.to.SendControl(t.tag, wire.TupleResent, t.number, 0)
+	s.to.SendControl(t.tag, wire.TupleResent, t.number, 0)
+	if m == nil {
+		return
+	}
+	for m != nil {
+		m = m.leave(s.takeTurn)
+	}
+	s.to.Requeued()
+}
+
+// firstWaiting returns the place of the first tagged message that waits; NoPlace if only others wait, such as a stream, and 0 if
+// nothing waits.
+func (s *Sender) firstWaiting() Place {
+	if !s.to.MessagesWait() {
+		return 0
+	}
+	if s.to.Covers() {
+		s.Cover()
+	}
+	return s.to.FirstWaiting()
+}
+
+// sendAgain sends a message with its place.
+func (t *Out) sendAgain(m *Send) {
+	t.s.next++
+	t.s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
+	m.again()
+}
+
+// leave sends a message of a closed queue again, unless the owner has given it up. It returns the next one.
+func (m *Send) leave(again func(*Send)) (next *Send) {
+	next = m.next
+	if m.owner.GivenUp() {
+		m.end(ucs.StatusCanceled)
+	} else {
+		again(m)
+	}
+	return next
 }

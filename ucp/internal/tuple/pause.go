@@ -85,7 +85,7 @@ func (x *Receiver[R, M]) isDecided(u *match.Msg[M], tag, mask uint64) bool {
 		return false
 	}
 	for b := s.conn.LastUnexpected(); b != nil; b = x.w.Before(b.Owner) {
-		if fits(b, tag, mask) && at.after(*x.w.Place(b.Owner)) {
+		if fits(b, tag, mask) && at.After(*x.w.Place(b.Owner)) {
 			return false
 		}
 	}

@@ -26,10 +26,13 @@ func (p *peer) die(late bool) {
 	p.dead = true
 	for _, e := range p.outbox {
 		if e.send != nil {
-			e.send.End(ucs.StatusConnReset)
+			e.send.ended = append(e.send.ended, ucs.StatusConnReset)
 		}
 	}
-	p.outbox, p.there, p.back = nil, nil, nil
+	for _, s := range p.waits {
+		s.ended = append(s.ended, ucs.StatusConnReset)
+	}
+	p.waits, p.outbox, p.there, p.back = nil, nil, nil, nil
 	p.Source.End()
 }
 
@@ -65,7 +68,7 @@ func (w *world) checkOrder() {
 	require.False(w.t, w.Paused())
 	queues, steady := w.Queues()
 	if !steady { // a queue is offered, and the sender has sent no message of its tag since others waited
-		require.True(w.t, slices.ContainsFunc(w.peers, func(p *peer) bool { return p.short }))
+		require.True(w.t, slices.ContainsFunc(w.peers, func(p *peer) bool { return p.limit < unlimited }))
 	}
 	require.LessOrEqual(w.t, queues, w.cfg.Max)
 }
@@ -100,7 +103,8 @@ func TestModel_Peers(t *testing.T) {
 		w := newWorld(rt, settings(rt), rapid.IntRange(2, 3).Draw(rt, "peers"))
 		any := func(rt *rapid.T) *peer { return w.peers[rapid.IntRange(0, len(w.peers)-1).Draw(rt, "peer")] }
 		for _, p := range w.peers {
-			p.prompt, p.unsure, p.short = rapid.Bool().Draw(rt, "prompt"), rapid.Bool().Draw(rt, "unsure"), rapid.Bool().Draw(rt, "short")
+			p.prompt, p.unsure = rapid.Bool().Draw(rt, "prompt"), rapid.Bool().Draw(rt, "unsure")
+			p.limit = rapid.SampledFrom([]int{unlimited, 1, 2, 5, 20}).Draw(rt, "limit")
 			w.open(p, rapid.Uint64Range(0, 3).Draw(rt, "open"))
 		}
 		tag := rapid.Uint64Range(0, 3)

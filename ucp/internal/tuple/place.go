@@ -5,6 +5,9 @@ package tuple
 // number among the messages through queues, or 0 if it went the usual way.
 type Place uint64
 
+// NoPlace is behind all places.
+const NoPlace Place = 1<<64 - 1
+
 // throughBits is the length of numbers of messages through queues. The numbers wrap: fewer messages
 // are in flight at a time.
 const throughBits = 24
@@ -14,8 +17,8 @@ func newPlace(usual uint64, through uint32) Place { return Place(usual<<throughB
 func (p Place) usual() uint64   { return uint64(p >> throughBits) }
 func (p Place) through() uint32 { return uint32(p & (1<<throughBits - 1)) }
 
-// after reports whether p was sent after q.
-func (p Place) after(q Place) bool {
+// After reports whether p was sent after q.
+func (p Place) After(q Place) bool {
 	if p.usual() != q.usual() || p.through() == 0 || q.through() == 0 {
 		return p > q
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Request is a message that is sent through a queue. The caller must not change its buffer until End or
-// Again has been called; one of them is called, once.
+// Again or Requeue has been called; one of them is called, once.
 type Request interface {
 	// Pieces returns the message as the transport sends it, of at most max bytes. It returns
 	// false if the message cannot go through a queue. The pieces belong to the owner, who must not change them.
@@ -15,12 +15,15 @@ type Request interface {
 	GivenUp() bool
 	// End completes the request. The transport no longer uses its buffer.
 	End(st ucs.Status)
-	// Again sends the message the usual way. The transport no longer uses its buffer.
+	// Again sends the message the usual way, behind the control messages of the connection and before all messages that wait.
+	// Requeue makes it wait the usual way with that place, among messages that wait. Target.Requeued follows. The
+	// transport no longer uses the buffer.
 	Again()
+	Requeue(at Place)
 }
 
 // Send is the state of a Request in a queue, usually a part of the owner's record. Init makes
-// it ready once. Out.Send takes it; End or Again of the owner returns it.
+// it ready once. Out.Send takes it; End, Again or Requeue of the owner returns it.
 type Send struct {
 	uct.Completion
 	owner Request
@@ -67,6 +70,13 @@ func (m *Send) again() {
 	m.t.s.stats.resent.Inc()
 	m.clear()
 	m.owner.Again()
+}
+
+// requeue makes a message of the queue wait the usual way.
+func (m *Send) requeue() {
+	m.t.s.stats.resent.Inc()
+	m.clear()
+	m.owner.Requeue(m.place)
 }
 
 // clear resets the record.

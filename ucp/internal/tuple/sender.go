@@ -12,8 +12,14 @@ type Target interface {
 	// Queues returns the interface to the peer's queues of the transport that messages use now;
 	// nil if it has none. Its values can be compared. It returns false if no queue can be requested now.
 	Queues() (q uct.QueueSender, ready bool)
-	// MessagesWait reports whether messages that went the usual way wait, so that a control message would wait too.
+	// MessagesWait reports whether messages wait that go the usual way. Control messages do not wait for them.
 	MessagesWait() bool
+	// FirstWaiting returns the place of the first tagged message that waits; NoPlace if none waits.
+	FirstWaiting() Place
+	// Covers reports whether the peer has credit for all messages in queues.
+	Covers() bool
+	// Requeued is called after calls of Request.Requeue, whose places increase. The messages are sent when it is their turn.
+	Requeued()
 }
 
 // Sender decides for each tagged message of a connection whether it goes the usual way or
@@ -26,7 +32,9 @@ type Sender struct {
 	out     table[*Out]
 	open    int        // number of tags whose queue is open or requested
 	usual   uint64     // tagged messages that went the usual way; each has a number
-	skipped skipped    // numbers of messages that the receiver does not count
+	sent    Place      // of the latest message that was sent the usual way in its turn
+	covered Place      // the peer has credit for the messages in queues up to this one
+	turns   turns      // messages that the receiver does not count, and others that it counts
 	next    int        // NEXT messages that were not sent yet
 	roomAt  uint64     // value of usual at which makeRoom tries again to evict a tuple
 	through uint32     // number of the latest message through a queue; never 0
@@ -40,8 +48,20 @@ func (s *Sender) Init(to Target, cfg *Config, stats *Stats) { s.to, s.cfg, s.sta
 // Find returns the state of a tag; nil if there is none.
 func (s *Sender) Find(tag uint64) *Out { return s.out.find(tag) }
 
-// NextUsual returns the number of the next message that goes the usual way.
-func (s *Sender) NextUsual() uint64 { return s.usual + 1 }
+// NextUsual returns the place of the next message that goes the usual way.
+func (s *Sender) NextUsual() Place { return newPlace(s.usual+1, 0) }
+
+// Sent is called when a message of the usual way is sent in its turn: the peer has credit for it and for all messages in
+// queues.
+func (s *Sender) Sent(at Place) {
+	if at.After(s.sent) {
+		s.sent = at
+	}
+	s.Cover()
+}
+
+// Cover is called when the peer has credit for all messages in queues.
+func (s *Sender) Cover() { s.covered = newPlace(s.usual, s.through) }
 
 // firstRequest is the number of the message of a tag with which the sender requests a queue: not the first, as many
 // tags are used once.
@@ -82,13 +102,22 @@ func (s *Sender) forget() {
 	})
 }
 
-// Uncount is called when the number-th message of the usual way does not arrive in its turn: it was canceled before it was
+// Uncount is called when a message of the usual way with that place does not arrive in its turn: it was canceled before it was
 // sent, or was sent out of turn. The receiver does not count it.
-func (s *Sender) Uncount(number uint64) {
-	if s.skipped.full() {
-		s.skipped.forget(s.firstPlace())
+func (s *Sender) Uncount(at Place) {
+	s.turns.makeRoom(s)
+	if at.through() != 0 {
+		s.turns.remove(at)
+		return
 	}
-	s.skipped.add(number)
+	s.turns.skip(at.usual())
+}
+
+// takeTurn makes a message of a queue one of the usual way: it is sent in its turn, and the receiver counts it.
+func (s *Sender) takeTurn(m *Send) {
+	s.turns.makeRoom(s)
+	s.turns.insert(m.place)
+	m.requeue()
 }
 
 // firstPlace returns a number of the usual way that precedes all messages of queues that may be sent again.
@@ -109,7 +138,7 @@ func (s *Sender) firstPlace() uint64 {
 // PlaceToSend returns the place for a NEXT that is sent now: SendControl got p as its value.
 func (s *Sender) PlaceToSend(p uint64) uint64 {
 	at := Place(p)
-	return uint64(newPlace(at.usual()-s.skipped.upTo(at.usual()), at.through()))
+	return uint64(newPlace(s.turns.count(at), at.through()))
 }
 
 // NextSent is called when a NEXT was sent.

@@ -141,7 +141,7 @@ func (s *Source[R, M]) AfterArrival(n *match.Msg[M]) {
 // announced handles the place of the next message of a queue that is sent again. Places arrive in
 // order, and after the messages that went the usual way before. It returns false for others.
 func (s *Source[R, M]) announced(t *in[R, M], at Place) bool {
-	if at.through() == 0 || at.usual() > s.usual || t.latest != 0 && !at.after(t.latest) {
+	if at.through() == 0 || at.usual() > s.usual || t.latest != 0 && !at.After(t.latest) {
 		return false
 	}
 	s.next, t.latest = at, at
@@ -168,7 +168,7 @@ func (s *Source[R, M]) order(t *in[R, M]) {
 	moves := false
 	for len(again) > 0 && len(others) > 0 {
 		first, next := again[len(again)-1], others[len(others)-1]
-		if !w.Place(next).after(*w.Place(first)) {
+		if !w.Place(next).After(*w.Place(first)) {
 			others = others[:len(others)-1]
 			if moves {
 				w.Requeue(next)

@@ -2,6 +2,7 @@ package tuple
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -67,14 +68,22 @@ type peer struct {
 	Source[*recv, *msg]
 	w      *world
 	sends  []*send
+	waits  []*send  // they wait for credit
 	outbox []*event // not posted yet
 	there  []*event // in flight to the worker
 	back   []wire.Tuple
 	kept   []*msg
 	dead   bool
 	full   bool // the transport opens no queue
-	short  bool // messages of the usual way may wait for credit
+
+	limit      int // of unreceived messages of the usual way that the worker permits
+	unreceived int
+	withheld   int // messages in queues
+	requeued   []*send
 }
+
+// unlimited is the limit of a peer that never lacks credit.
+const unlimited = 1 << 20
 
 // event is a message of the usual way, or a control message.
 type event struct {
@@ -90,7 +99,7 @@ type send struct {
 	tag    uint64
 	data   []byte
 	iov    [1]uct.IOV
-	number uint64 // among those of the usual way; 0: it used a queue first
+	place  Place // among those of the usual way; 0: it uses a queue, or was sent again with its place
 	gaveUp bool
 	ended  []ucs.Status
 }
@@ -103,6 +112,7 @@ func newWorld(t require.TestingT, cfg Config, peers int) *world {
 		p := &peer{w: w, carrier: newCarrier()}
 		p.Sender.Init((*target)(p), &w.cfg, &w.stats)
 		p.Source.Init(&w.Receiver, (*origin)(p))
+		p.limit = unlimited
 		w.peers = append(w.peers, p)
 	}
 	return w
@@ -119,7 +129,7 @@ func (w *world) Place(u *msg) *Place                { return &u.place }
 func (w *world) Raise()                             {}
 func (w *world) Resumed()                           {}
 func (w *world) WakeIn(time.Duration)               { w.asked = true }
-func (w *world) Deliver(u *msg, v *recv)            { u.from.unkeep(u); w.end(v, u.data) }
+func (w *world) Deliver(u *msg, v *recv)            { u.from.unkeep(u); u.from.unreceived--; w.end(v, u.data) }
 func (w *world) Requeue(u *msg)                     { w.tags.Remove(&u.node); u.from.unkeep(u); u.from.keep(u) }
 func (w *world) end(v *recv, data []byte)           { v.at, v.n = hasMessage, len(data); copy(v.buf, data) }
 func (w *world) Before(u *msg) (before *match.Msg[*msg]) {
@@ -185,7 +195,7 @@ func (o *origin) SendControl(tag uint64, kind wire.TupleKind, number uint32, val
 }
 
 func (o *origin) QueueAttr() *uct.QueueAttr {
-	if o.dead {
+	if o.dead || slices.ContainsFunc(o.w.peers, func(p *peer) bool { return p != (*peer)(o) && len(p.waits) > 0 }) {
 		return nil
 	}
 	return &uct.QueueAttr{MaxMessage: maxLen, MaxDepth: fakeDepth, MaxQueues: 100}
@@ -244,7 +254,74 @@ func (o *target) SendControl(tag uint64, kind wire.TupleKind, number uint32, val
 
 func (o *target) Queues() (uct.QueueSender, bool) { return o.carrier, true }
 
-func (o *target) MessagesWait() bool { return o.short && len(o.outbox) > 0 }
+func (o *target) MessagesWait() bool { return len(o.waits) > 0 }
+
+func (o *target) FirstWaiting() Place {
+	if len(o.waits) == 0 {
+		return NoPlace
+	}
+	return o.waits[0].place
+}
+
+func (o *target) Covers() bool { return o.unreceived+o.withheld <= o.limit }
+
+func (o *target) Requeued() {
+	i := 0
+	for _, s := range o.requeued {
+		for i < len(o.waits) && s.place.After(o.waits[i].place) {
+			i++
+		}
+		o.waits = slices.Insert(o.waits, i, s)
+	}
+	o.requeued = nil
+}
+
+// turn posts the first message of the usual way if there is credit for it.
+func (p *peer) turn() bool {
+	if len(p.waits) == 0 || p.unreceived+p.withheld >= p.limit {
+		return false
+	}
+	s := p.waits[0]
+	p.waits = p.waits[1:]
+	p.Sender.Sent(s.place)
+	p.post(s)
+	return true
+}
+
+// post posts a message of the usual way.
+func (p *peer) post(s *send) {
+	p.unreceived++
+	require.LessOrEqual(p.w.t, p.unreceived, p.limit, "the credit is exceeded")
+	p.outbox = append(p.outbox, &event{send: s})
+}
+
+// offer delivers the first message that waits for credit and matches a receive, out of turn. The worker has compared all that has
+// arrived, so nothing may be in flight.
+func (p *peer) offer() bool {
+	w := p.w
+	if len(p.outbox)+len(p.there) > 0 || w.Paused() {
+		return false
+	}
+	for _, s := range p.waits {
+		if p.Source.Waits(s.tag); w.Paused() {
+			return true
+		}
+	}
+	for n := range w.tags.Receives() {
+		for i, s := range p.waits {
+			if (s.tag^n.Tag)&n.Mask != 0 {
+				continue
+			}
+			require.True(w.t, w.tags.Cancel(n))
+			p.waits = slices.Delete(p.waits, i, i+1)
+			p.Uncount(s.place)
+			w.end(n.Owner, s.data)
+			s.ended = append(s.ended, ucs.StatusOK)
+			return true
+		}
+	}
+	return false
+}
 
 // send sends a message of n bytes.
 func (p *peer) send(tag uint64, n int) *send {
@@ -254,10 +331,17 @@ func (p *peer) send(tag uint64, n int) *send {
 	binary.LittleEndian.PutUint64(s.data, s.id)
 	p.sends = append(p.sends, s)
 	if t := p.Find(tag); !t.Usual() {
+		if (*target)(p).Covers() {
+			p.Cover()
+		}
+		p.withheld++
 		t.Send(&s.Send)
 	} else {
-		s.number = p.NextUsual()
-		p.outbox = append(p.outbox, &event{send: s})
+		s.place = p.NextUsual()
+		p.waits = append(p.waits, s)
+		if len(p.waits) == 1 {
+			p.turn()
+		}
 		p.WentUsual(t, tag)
 	}
 	return s
@@ -268,9 +352,23 @@ func (s *send) Pieces(most int) ([]uct.IOV, bool) {
 	return s.iov[:], len(s.data) <= most
 }
 
-func (s *send) GivenUp() bool     { return s.gaveUp }
-func (s *send) End(st ucs.Status) { s.ended = append(s.ended, st) }
-func (s *send) Again()            { s.p.outbox = append(s.p.outbox, &event{send: s}) }
+func (s *send) GivenUp() bool { return s.gaveUp }
+
+func (s *send) End(st ucs.Status) {
+	s.ended = append(s.ended, st)
+	s.p.withheld--
+}
+
+func (s *send) Again() {
+	s.p.withheld--
+	s.p.post(s)
+}
+
+func (s *send) Requeue(at Place) {
+	s.place = at
+	s.p.withheld--
+	s.p.requeued = append(s.p.requeued, s)
+}
 
 // cancel cancels a message that was not sent yet or waits in a queue.
 func (s *send) cancel() {
@@ -278,17 +376,24 @@ func (s *send) cancel() {
 	if len(s.ended) > 0 {
 		return
 	}
+	if i := slices.Index(p.waits, s); i >= 0 {
+		p.waits = slices.Delete(p.waits, i, i+1)
+		s.ended = append(s.ended, ucs.StatusCanceled)
+		p.Uncount(s.place)
+		return
+	}
 	for i, e := range p.outbox {
 		if e.send == s {
 			p.outbox = append(p.outbox[:i:i], p.outbox[i+1:]...)
-			s.End(ucs.StatusCanceled)
-			if s.number != 0 {
-				p.Uncount(s.number)
+			s.ended = append(s.ended, ucs.StatusCanceled)
+			if s.place != 0 {
+				p.Uncount(s.place)
 			}
+			p.unreceived--
 			return
 		}
 	}
-	if s.number == 0 {
+	if s.place == 0 {
 		s.gaveUp = true
 		p.Cancel(s.tag)
 	}
@@ -303,7 +408,7 @@ func (p *peer) leave() bool {
 	p.outbox, p.there = p.outbox[1:], append(p.there, e)
 	switch {
 	case e.send != nil:
-		e.send.End(ucs.StatusOK)
+		e.send.ended = append(e.send.ended, ucs.StatusOK)
 	case e.tuple.Kind == wire.TupleNext:
 		e.tuple.Value = p.PlaceToSend(e.tuple.Value)
 		p.NextSent()
@@ -325,6 +430,7 @@ func (p *peer) arrive() bool {
 	tag := e.send.tag
 	p.BeforeArrival(tag)
 	if n := p.w.tags.Arrive(tag); n != nil {
+		p.unreceived--
 		p.w.end(n.Owner, e.send.data)
 		p.AfterArrival(nil)
 		return true
@@ -367,7 +473,7 @@ func (w *world) steps() []func() bool {
 		return asked
 	}}
 	for _, p := range w.peers {
-		list = append(list, p.leave, p.arrive, p.handleTold, p.carry,
+		list = append(list, p.leave, p.arrive, p.handleTold, p.carry, p.turn, p.offer,
 			func() bool { return poll(&p.toSend) }, func() bool { return poll(&p.toRecv) })
 	}
 	return list

@@ -142,6 +142,13 @@ func (a *Window) Granted(n int64) {
 	a.Most = max(a.Most, a.Credit)
 }
 
+// Withhold makes n bytes of credit unavailable until the same call with -n. Credit may become negative. Sent does not count
+// them.
+func (a *Window) Withhold(n int64) {
+	a.Credit -= n
+	a.granted -= n
+}
+
 // Afford uses n bytes of credit if the credit and below bytes of the reserve suffice. It returns false if not.
 func (a *Window) Afford(n, below int64) bool {
 	if a.Credit+below < n {
