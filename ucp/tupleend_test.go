@@ -18,12 +18,12 @@ import (
 )
 
 // mortal is a pair whose second end can be killed.
-func mortal(t *testing.T) (p *ucppair.Pair, kill func()) {
+func mortal(t *testing.T, cfg ucp.Config) (p *ucppair.Pair, kill func()) {
 	world := &queued{world: memtp.NewWorld()}
 	set := tlsets.Set{Name: "queues", Open: func(testing.TB) (a, b []uct.Component) {
 		return []uct.Component{world}, []uct.Component{world}
 	}}
-	p = ucppair.New(t, set, tupleq).Both()
+	p = ucppair.New(t, set, cfg).Both()
 	return p, func() { world.world.Kill(world.mds[1]) }
 }
 
@@ -31,7 +31,7 @@ func mortal(t *testing.T) (p *ucppair.Pair, kill func()) {
 // state.
 func TestTuple_ReceiverDies(t *testing.T) {
 	for _, closing := range []bool{false, true} {
-		p, kill := mortal(t)
+		p, kill := mortal(t, tupleq)
 		openTuple(p, 7)
 		openTuple(p, 8)
 		ended := 0
@@ -69,7 +69,7 @@ func TestTuple_ReceiverDies(t *testing.T) {
 
 // TestTuple_SenderDies: receives in the queue of a dead sender match messages of others.
 func TestTuple_SenderDies(t *testing.T) {
-	p, kill := mortal(t)
+	p, kill := mortal(t, tupleq)
 	p.B, p.A = p.A, p.B // b is killed: it is the sender
 	openTuple(p, 7)
 	got := [][]byte{make([]byte, 100), make([]byte, 100)}

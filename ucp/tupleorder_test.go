@@ -235,3 +235,267 @@ func TestTuple_OtherSenderUnreceivedWhileOffered(t *testing.T) {
 	}
 	finishAll(p, sent)
 }
+
+// TestTuple_ClosesBesideUnreceived: a receive with a mask matches the messages of a queue that were sent before others, and
+// between them, although the others are more than there is credit for and are not received.
+func TestTuple_ClosesBesideUnreceived(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	const mask = 1<<40 - 1
+	for _, proto := range []string{"tupleq", "tupleq_copy"} {
+		for _, size := range []int{8, 20_000} {
+			t.Run(fmt.Sprintf("%s, %d bytes", proto, size), func(t *testing.T) {
+				p := tuplePair(t, proto, "both")
+				openTuple(p, 7)
+				send := func(seed int) []*ucp.Request {
+					r, err := p.A.EP.TagSend(7, testenv.Pattern(size, seed), nil)
+					require.NoError(t, err)
+					if r == nil {
+						return nil
+					}
+					return []*ucp.Request{r}
+				}
+				sent := append(send(0), send(1)...)
+				sent = append(sent, sendUnreceived(p, 3)...)
+				sent = append(sent, send(2)...)
+				for tag := range uint64(3) {
+					sent = append(sent, sendMany(p, 2000+tag, 1)...)
+					sent = append(sent, send(int(3+tag))...)
+				}
+				settleQueues(p)
+				for k := range 6 {
+					got := make([]byte, size)
+					require.NoError(t, p.Finish(p.B.W.TagRecv(got, 7, mask, nil, nil)), "message %d", k)
+					testenv.RequireBytes(t, testenv.Pattern(size, k), got)
+				}
+				assert.Positive(t, tupleStat(p.A.W, "resent"))
+				var tags []uint64
+				for p.B.W.Tags().Unexpected() > 0 || p.A.EP.WaitingMessages() > 0 {
+					tags = append(tags, receiveTags(p, 1)...)
+					settleQueues(p)
+				}
+				require.IsIncreasing(t, tags)
+				finishAll(p, sent)
+				settleQueues(p)
+			})
+		}
+	}
+}
+
+// TestTuple_ResentInOrder: receives of any tag match the messages of closed queues and others in the order in which they were sent,
+// although there is no credit for most of them.
+func TestTuple_ResentInOrder(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	openTuple(p, 8)
+	var sent []*ucp.Request
+	var want []uint64
+	send := func(tag uint64) {
+		sent = append(sent, sendMany(p, tag, 1)...)
+		want = append(want, tag)
+	}
+	for k := range uint64(400) {
+		send(7 + k%2)
+		if k%3 == 0 {
+			send(1000 + k)
+		}
+		if k%5 == 0 {
+			send(7)
+		}
+		if k%64 == 0 {
+			settleQueues(p)
+		}
+	}
+	settleQueues(p)
+	assert.Equal(t, want, receiveTags(p, len(want)))
+	finishAll(p, sent)
+}
+
+// closingMask is a mask with which a receive closes the queue of a tag below 1 << 40.
+const closingMask = 1<<40 - 1
+
+// receiveClosing receives count messages of sendMany with a mask, so that the queue of their tag closes.
+func receiveClosing(p *ucppair.Pair, tag uint64, count int) {
+	p.T.Helper()
+	for k := range count {
+		got := make([]byte, 8)
+		r, err := p.B.W.TagRecv(got, tag, closingMask, nil, nil)
+		require.NoError(p.T, err)
+		settleQueues(p)
+		require.NoError(p.T, p.A.EP.Err())
+		require.False(p.T, p.B.W.TupleQueues().Paused())
+		require.True(p.T, r == nil || r.Done(), "message %d", k)
+		require.NoError(p.T, p.Finish(r, nil))
+		testenv.RequireBytes(p.T, testenv.Pattern(8, k), got)
+	}
+}
+
+// beyondCredit is more messages in queues than there is credit for with narrow.
+const beyondCredit = 100
+
+// TestTuple_OfferedBeforeClose: the queue of more messages than there is credit for closes after a later message was received
+// out of turn, and another one was canceled. Neither of them has used credit.
+func TestTuple_OfferedBeforeClose(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	sent := sendMany(p, 7, beyondCredit)
+	late := sendMany(p, 9, 1)
+	canceled := sendMany(p, 10, 1)
+	settleQueues(p)
+	require.Equal(t, 2, p.A.EP.WaitingMessages())
+	receiveUnexpected(p, 9, 1)
+	require.True(t, canceled[0].Cancel())
+	receiveClosing(p, 7, beyondCredit)
+	finishAll(p, append(sent, late...))
+	canceled[0].Release()
+}
+
+// starve sends a stream that lacks credit for its later pieces.
+func starve(p *ucppair.Pair) *ucp.Request {
+	p.T.Helper()
+	r, err := p.A.EP.StreamSend(make([]byte, 1<<20), nil)
+	require.NoError(p.T, err)
+	settleQueues(p)
+	require.NotNil(p.T, r)
+	require.False(p.T, r.Done())
+	return r
+}
+
+// readStarved receives what starve has sent.
+func readStarved(p *ucppair.Pair, r *ucp.Request) {
+	p.T.Helper()
+	var n int
+	require.NoError(p.T, p.Finish(p.B.EP.StreamRecv(make([]byte, 1<<20), true, &n, nil)))
+	require.NoError(p.T, p.Finish(r, nil))
+}
+
+// TestTuple_ClosesBesideStream: a queue closes while a stream in pieces lacks credit, and receives match messages of the queue
+// that were sent before the stream and after it began, and those of other senders.
+func TestTuple_ClosesBesideStream(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	for _, first := range []int{0, 1, 10} {
+		for _, count := range []int{10, beyondCredit} {
+			t.Run(fmt.Sprintf("%d of %d before", first, count), func(t *testing.T) {
+				p := ucppair.New(t, queues(), narrow).Both()
+				openTuple(p, 7)
+				data := func(k int) []byte { return testenv.Pattern(8, k) }
+				var sent []*ucp.Request
+				send := func(k int) {
+					r, err := p.A.EP.TagSend(7, data(k), nil)
+					require.NoError(t, err)
+					sent = append(sent, r)
+				}
+				for k := range first {
+					send(k)
+				}
+				stream := starve(p)
+				for k := first; k < count; k++ {
+					send(k)
+				}
+				settleQueues(p)
+				masked, err := p.B.W.TagRecv(make([]byte, 8), 7, closingMask, nil, nil)
+				require.NoError(t, err)
+				settleQueues(p)
+				require.False(t, p.B.W.TupleQueues().Paused(), "receives of all peers wait")
+				if first > 0 {
+					require.True(t, masked.Done())
+				}
+				self := selfEP(p)
+				tryTag(self, 3, data(3))
+				require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, 8), 3, closingMask, nil, nil)))
+				readStarved(p, stream)
+				require.NoError(t, p.Finish(masked, nil))
+				for k := 1; k < count; k++ {
+					got := make([]byte, 8)
+					require.NoError(t, p.Finish(p.B.W.TagRecv(got, 7, closingMask, nil, nil)))
+					testenv.RequireBytes(t, data(k), got)
+				}
+				finishAll(p, sent)
+			})
+		}
+	}
+}
+
+// TestTuple_CreditResumesStream: the credit of messages in a queue, which returns when they are received, resumes a stream in
+// pieces that nobody reads.
+func TestTuple_CreditResumesStream(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	const count = 30 // 12,000 of 16,384 bytes of credit
+	p := ucppair.New(t, queues(), narrow).Both()
+	openTuple(p, 7)
+	sent := sendMany(p, 7, count)
+	r, err := p.A.EP.StreamSend(make([]byte, 8000), nil)
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	settleQueues(p)
+	require.False(t, r.Done())
+	receiveUnexpected(p, 7, count)
+	settleQueues(p)
+	require.True(t, r.Done())
+	finishAll(p, append(sent, r))
+	assert.Zero(t, tupleStat(p.A.W, "resent"))
+}
+
+// TestTuple_CreditSendsWaiting: that credit sends messages that wait.
+func TestTuple_CreditSendsWaiting(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	p := ucppair.New(t, queues(), narrow).Connect()
+	openTuple(p, 7)
+	sent := sendMany(p, 7, beyondCredit)
+	waits := sendMany(p, 9, 3)
+	settleQueues(p)
+	require.Zero(t, p.B.W.Tags().Unexpected())
+	receiveUnexpected(p, 7, beyondCredit)
+	settleQueues(p)
+	assert.Equal(t, 3, p.B.W.Tags().Unexpected())
+	assert.Zero(t, tupleStat(p.A.W, "resent"))
+	receiveUnexpected(p, 9, 3)
+	finishAll(p, append(sent, waits...))
+}
+
+// TestTuple_DiesWhileResent: a peer dies at any step while a queue closes and its messages are sent again, some at once and
+// others in their turn. Each send completes once.
+func TestTuple_DiesWhileResent(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	for steps := 0; !dieWhileResent(t, steps); steps++ {
+		require.Less(t, steps, settleSteps, "the queue does not close")
+	}
+}
+
+// dieWhileResent kills the receiver after steps of progress, and reports whether the queue was closed before.
+func dieWhileResent(t *testing.T, steps int) (closed bool) {
+	p, kill := mortal(t, narrow)
+	openTuple(p, 7)
+	ended := 0
+	var sends []*ucp.Request
+	for k := range 40 {
+		for _, tag := range []uint64{7, 7, 7, 100 + uint64(k)} {
+			s, err := p.A.EP.TagSend(tag, testenv.Pattern(8, k), &ucp.OpParams{OnDone: func(error) { ended++ }})
+			require.NoError(t, err)
+			if s != nil {
+				sends = append(sends, s)
+			}
+		}
+	}
+	masked, err := p.B.W.TagRecv(make([]byte, 8), 7, closingMask, nil, nil)
+	require.NoError(t, err)
+	for range steps {
+		p.B.W.Progress()
+		p.A.W.Progress()
+	}
+	closed = masked.Done()
+	kill()
+	for _, s := range sends {
+		p.Until(s.Done)
+		s.Release()
+	}
+	p.Until(func() bool { return p.A.EP.Err() != nil })
+	settleQueues(p)
+	assert.Equal(t, len(sends), ended, "OnDone is called once for each")
+	masked.Cancel()
+	masked.Release()
+	require.NoError(t, p.A.W.Close())
+	require.NoError(t, p.B.W.Close())
+	return closed
+}
