@@ -140,7 +140,13 @@ func TestOrder_CancelOffered(t *testing.T) {
 // TestOrder_HostileReceiver: a peer that sends queries without end, and never replies to an offer, has one message
 // offered and one reply at a time.
 func TestOrder_HostileReceiver(t *testing.T) {
-	p := blockedPair(t, ucp.Config{})
+	for _, proto := range []string{"", "tupleq"} {
+		t.Run("TAG_PROTO="+proto, func(t *testing.T) { testHostileReceiver(t, ucp.Config{TagProto: proto}) })
+	}
+}
+
+func testHostileReceiver(t *testing.T, cfg ucp.Config) {
+	p := blockedPair(t, cfg)
 	w, e := p.A.W, p.A.EP
 	requests := w.RequestsMade()
 	for i := range 1000 {
@@ -154,7 +160,13 @@ func TestOrder_HostileReceiver(t *testing.T) {
 
 // TestOrder_HostileSender: offers and replies without a query are counted and dropped.
 func TestOrder_HostileSender(t *testing.T) {
-	p := blockedPair(t, ucp.Config{})
+	for _, proto := range []string{"", "tupleq"} {
+		t.Run("TAG_PROTO="+proto, func(t *testing.T) { testHostileSender(t, ucp.Config{TagProto: proto}) })
+	}
+}
+
+func testHostileSender(t *testing.T, cfg ucp.Config) {
+	p := blockedPair(t, cfg)
 	w := p.B.W
 	e := w.EPs().Find(p.A.EP.Handshake().RemoteEP())
 	refused := func(b []byte, handle func() bool) {

@@ -24,7 +24,16 @@ type orderModel struct {
 	recvs   []*orderRecv
 	msgs    [][]*orderMsg // by sender
 	posted  int
+	protos  orderProtos
+	junk    uint64         // number of the latest message that uses credit, if senders use tuple queues
+	streams []*ucp.Request // for each sender, the stream that lacks credit; nil if there is none
 }
+
+// orderProtos are the values of Config.TagProto.
+type orderProtos struct{ sender, receiver string }
+
+// queues reports whether messages may use tuple queues.
+func (p orderProtos) queues() bool { return p.sender != "" && p.receiver != "" }
 
 // orderRecv is a receive.
 type orderRecv struct {
@@ -34,6 +43,7 @@ type orderRecv struct {
 	info      ucp.TagInfo
 	buf       []byte
 	got       *orderMsg // nil: none yet
+	cancels   bool      // Cancel was called
 	canceled  bool
 }
 
@@ -43,6 +53,7 @@ type orderMsg struct {
 	tag          uint64
 	size         int
 	req          *ucp.Request
+	hidden       bool       // behind a stream that lacks credit
 	recv         *orderRecv // that has received it
 	canceled     bool
 }
@@ -58,13 +69,14 @@ const (
 
 func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
 
-// newOrderModel makes workers, connects them, and uses all credit of the senders.
-func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orderModel {
-	m := &orderModel{t: rt}
+// newOrderModel makes workers, connects them, opens tuple queues, and uses all credit of the senders.
+func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, protos orderProtos, senders int) *orderModel {
+	m := &orderModel{t: rt, protos: protos, streams: make([]*ucp.Request, senders)}
 	c, _ := set.Open(t)
-	cfg := ucp.Config{TLS: set.TLS, Costs: ucp.CostsDeclared, RndvThresh: 4096, EagerWindow: ucp.FirstWindow}
+	cfg := ucp.Config{TLS: set.TLS, Costs: ucp.CostsDeclared, RndvThresh: 4096, EagerWindow: ucp.FirstWindow, TagProto: protos.receiver, TupleqMax: 2}
 	m.b.Open(rt, cfg, c) // rt: its workers close before the next history, or the next attempt to shorten one
 	m.senders, m.msgs = make([]ucppair.End, senders), make([][]*orderMsg, senders)
+	cfg.TagProto = protos.sender
 	for i := range m.senders {
 		s := &m.senders[i]
 		s.Open(rt, cfg, c)
@@ -72,11 +84,15 @@ func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orde
 		s.EP, err = s.W.NewEP(m.b.W.Address(), ucp.EPConfig{})
 		require.NoError(rt, err)
 	}
+	m.openQueues()
 	for i := range m.senders {
 		s := &m.senders[i]
+		if protos.queues() && rapid.Bool().Draw(rt, "has credit") {
+			continue
+		}
 		for k := 0; s.EP.WaitingMessages() == 0 || k < 3; k++ {
 			require.Less(rt, k, settleSteps, "the sender does not run out of credit")
-			m.send(i, orderJunk, 0)
+			m.send(i, m.junkTag(), 0)
 			if k%16 == 0 {
 				m.settle()
 			}
@@ -85,6 +101,39 @@ func newOrderModel(t *testing.T, rt *rapid.T, set tlsets.Set, senders int) *orde
 	}
 	return m
 }
+
+// openQueues makes messages of some tags use tuple queues, and sends some messages through them.
+func (m *orderModel) openQueues() {
+	if !m.protos.queues() {
+		return
+	}
+	for tag := range uint64(orderTags) {
+		if from := rapid.IntRange(-1, len(m.senders)-1).Draw(m.t, "sender of a queue"); from >= 0 {
+			for range 4 {
+				r := m.recv(tag, exact)
+				m.send(from, tag, 16)
+				m.settle()
+				require.Equal(m.t, []*orderRecv{r}, m.collect())
+			}
+			for range rapid.SampledFrom([]int{0, 3, 60}).Draw(m.t, "in the queue") {
+				m.send(from, tag, 16)
+			}
+			m.settle()
+		}
+	}
+}
+
+// junkTag returns the tag of the next message that uses credit. With tuple queues each has a tag of its own, and so no queue.
+func (m *orderModel) junkTag() uint64 {
+	if m.protos.sender == "" {
+		return orderJunk
+	}
+	m.junk++
+	return m.junk<<junkBits | orderJunk
+}
+
+// junkBits are the bits of a tag from junkTag that are equal in all of them.
+const junkBits = 8
 
 func (m *orderModel) step() (n int) {
 	n = m.b.W.Progress()
@@ -141,26 +190,89 @@ func (m *orderModel) send(from int, tag uint64, size int) *orderMsg {
 		x.req, err = m.senders[from].EP.TagSend(tag, data, nil)
 	}
 	require.NoError(m.t, err)
+	x.hidden = m.streams[from] != nil
 	m.msgs[from] = append(m.msgs[from], x)
 	return x
+}
+
+// stream sends a stream that lacks credit, or reads it: messages behind it wait until then.
+func (m *orderModel) stream() {
+	i := rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender")
+	if m.streams[i] != nil {
+		m.readStream(i)
+		return
+	}
+	var err error
+	m.streams[i], err = m.senders[i].EP.StreamSend(make([]byte, orderStream), nil)
+	require.NoError(m.t, err)
+	require.NotNil(m.t, m.streams[i])
+}
+
+// orderStream is the length of a stream, which exceeds the window.
+const orderStream = 64 << 10
+
+// readStreams reads the streams of all senders.
+func (m *orderModel) readStreams() {
+	for i := range m.streams {
+		m.readStream(i)
+	}
+}
+
+func (m *orderModel) readStream(i int) {
+	if m.streams[i] == nil {
+		return
+	}
+	m.settle() // it connects first
+	var n int
+	r, err := m.b.W.EPs().Find(m.senders[i].EP.Handshake().RemoteEP()).StreamRecv(make([]byte, orderStream), true, &n, nil)
+	require.NoError(m.t, err)
+	for steps := 0; r != nil && !r.Done(); steps++ { // tagged messages before the stream may use all credit
+		m.settle()
+		if r.Done() {
+			break
+		}
+		if steps > len(slices.Concat(m.msgs...)) {
+			m.fail("a stream is not sent completely")
+		}
+		m.receiveAny()
+	}
+	require.NoError(m.t, r.Take())
+	m.settle()
+	require.NoError(m.t, m.streams[i].Take())
+	m.streams[i] = nil
+	for _, x := range m.msgs[i] {
+		x.hidden = false
+	}
+}
+
+// receiveAny receives a message of any sender.
+func (m *orderModel) receiveAny() {
+	m.recv(0, 0)
+	m.settle()
+	m.collect()
 }
 
 func (m *orderModel) drawSend() *orderMsg {
 	tag := rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag")
 	if rapid.IntRange(0, 9).Draw(m.t, "junk") == 0 {
-		tag = orderJunk
+		tag = m.junkTag()
 	}
 	return m.send(rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender"), tag, rapid.SampledFrom([]int{16, 17, 1000, 5001, orderSizes}).Draw(m.t, "size"))
 }
 
 // drawRecv posts a receive for some tags, or for the messages that use the credit.
 func (m *orderModel) drawRecv() *orderRecv {
-	r := &orderRecv{order: m.posted, buf: make([]byte, orderSizes+1)}
-	m.posted++
-	r.tag, r.mask = rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), rapid.SampledFrom([]uint64{exact, exact, 1, 2, orderTags - 1, 0}).Draw(m.t, "mask")
+	tag, mask := rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), rapid.SampledFrom([]uint64{exact, exact, 1, 2, orderTags - 1, 0}).Draw(m.t, "mask")
 	if rapid.IntRange(0, 3).Draw(m.t, "junk") == 0 {
-		r.tag, r.mask = orderJunk, exact
+		tag, mask = orderJunk, 1<<junkBits-1
 	}
+	return m.recv(tag, mask)
+}
+
+// recv posts a receive.
+func (m *orderModel) recv(tag, mask uint64) *orderRecv {
+	r := &orderRecv{tag: tag, mask: mask, order: m.posted, buf: make([]byte, orderSizes+1)}
+	m.posted++
 	var err error
 	r.req, err = m.b.W.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
 	require.NoError(m.t, err)
@@ -175,7 +287,13 @@ func (m *orderModel) collect() (ended []*orderRecv) {
 			continue
 		}
 		if r.req != nil {
-			require.NoError(m.t, r.req.Take())
+			err := r.req.Take()
+			if r.cancels && err != nil {
+				require.ErrorIs(m.t, err, ucs.ErrCanceled)
+				r.canceled = true
+				continue
+			}
+			require.NoError(m.t, err)
 		}
 		from, number := binary.LittleEndian.Uint64(r.buf), binary.LittleEndian.Uint64(r.buf[8:])
 		x := m.msgs[from][number]
@@ -193,6 +311,9 @@ func (m *orderModel) collect() (ended []*orderRecv) {
 func (m *orderModel) first(from int, r *orderRecv) *orderMsg {
 	for _, x := range m.msgs[from] {
 		if x.recv == nil && !x.canceled && r.fits(x.tag) {
+			if x.hidden {
+				return nil
+			}
 			return x
 		}
 	}
@@ -221,11 +342,22 @@ func (m *orderModel) cancel() *orderRecv {
 		return nil
 	}
 	r := pending[rapid.IntRange(0, len(pending)-1).Draw(m.t, "receive")]
-	if r.req != nil && r.req.Cancel() {
-		require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
-		r.canceled = true
+	if r.req != nil && !r.req.Done() {
+		m.cancelRecv(r)
 	}
 	return r
+}
+
+// cancelRecv cancels a receive that is not complete. It returns false if a message has matched, or if a tuple queue returns the
+// receive later.
+func (m *orderModel) cancelRecv(r *orderRecv) bool {
+	r.cancels = true
+	if !r.req.Cancel() {
+		return false
+	}
+	require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
+	r.canceled = true
+	return true
 }
 
 // cancelSend cancels a message whose send has not completed.
@@ -233,7 +365,7 @@ func (m *orderModel) cancelSend() {
 	var pending []*orderMsg
 	for _, msgs := range m.msgs {
 		for _, x := range msgs {
-			if x.req != nil && !x.req.Done() && x.tag != orderJunk {
+			if x.req != nil && !x.req.Done() && x.tag%(1<<junkBits) != orderJunk {
 				pending = append(pending, x)
 			}
 		}
@@ -249,14 +381,15 @@ func (m *orderModel) cancelSend() {
 
 // finish receives all messages that are left, and waits for all requests.
 func (m *orderModel) finish() {
+	m.readStreams()
+	m.collect()
 	for _, r := range m.recvs {
 		if r.got == nil && !r.canceled {
-			require.True(m.t, r.req.Cancel())
-			require.ErrorIs(m.t, r.req.Take(), ucs.ErrCanceled)
-			r.canceled = true
+			require.True(m.t, m.cancelRecv(r) || m.protos.queues())
 		}
 	}
 	m.settle()
+	require.Empty(m.t, m.collect())
 	left := 0
 	for _, msgs := range m.msgs {
 		for _, x := range msgs {
@@ -308,42 +441,68 @@ func (m *orderModel) checkOrder() {
 
 // TestOrder_Model: in each step, receives match the messages of a serial matcher, although most senders have no credit.
 func TestOrder_Model(t *testing.T) {
+	overOrderSets(t, func(t *testing.T, set tlsets.Set, protos orderProtos) {
+		rapid.Check(t, func(rt *rapid.T) {
+			senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
+			m := newOrderModel(t, rt, set, protos, senders)
+			rt.Repeat(map[string]func(*rapid.T){
+				"send": func(*rapid.T) {
+					x := m.drawSend()
+					m.settle()
+					m.oneMatch(m.recvs, func(r *orderRecv) bool { return r.fits(x.tag) }, x)
+				},
+				"receive": func(*rapid.T) {
+					r := m.drawRecv()
+					want := m.firsts(r)
+					m.settle()
+					if len(want) == 0 {
+						require.Empty(rt, m.collect())
+						return
+					}
+					require.Equal(rt, []*orderRecv{r}, m.collect())
+					require.True(rt, slices.Contains(want, r.got))
+				},
+				"cancel": func(*rapid.T) {
+					m.cancel()
+					m.settle()
+					require.Empty(rt, m.collect())
+				},
+				"cancel send": func(*rapid.T) { m.cancelSend() },
+				"burst": func(*rapid.T) {
+					m.burst()
+					m.settle()
+					require.Empty(rt, m.collect())
+				},
+				"probe":  func(*rapid.T) { m.probe() },
+				"remove": func(*rapid.T) { m.remove() },
+			})
+			m.finish()
+			m.checkOrder()
+		})
+	})
+}
+
+// overOrderSets runs a test without tuple queues and with them.
+func overOrderSets(t *testing.T, f func(t *testing.T, set tlsets.Set, protos orderProtos)) {
 	testenv.SkipRace(t, oneGoroutine)
 	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP())} {
-		t.Run(set.Name, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
-				m := newOrderModel(t, rt, set, senders)
-				rt.Repeat(map[string]func(*rapid.T){
-					"send": func(*rapid.T) {
-						x := m.drawSend()
-						m.settle()
-						m.oneMatch(m.recvs, func(r *orderRecv) bool { return r.fits(x.tag) }, x)
-					},
-					"receive": func(*rapid.T) {
-						r := m.drawRecv()
-						want := m.firsts(r)
-						m.settle()
-						if len(want) == 0 {
-							require.Empty(rt, m.collect())
-							return
-						}
-						require.Equal(rt, []*orderRecv{r}, m.collect())
-						require.True(rt, slices.Contains(want, r.got))
-					},
-					"cancel": func(*rapid.T) {
-						m.cancel()
-						m.settle()
-						require.Empty(rt, m.collect())
-					},
-					"cancel send": func(*rapid.T) { m.cancelSend() },
-					"probe":       func(*rapid.T) { m.probe() },
-					"remove":      func(*rapid.T) { m.remove() },
-				})
-				m.finish()
-				m.checkOrder()
-			})
-		})
+		t.Run(set.Name, func(t *testing.T) { f(t, set, orderProtos{}) })
+	}
+	for _, proto := range []string{"tupleq", "tupleq_copy"} {
+		t.Run(proto, func(t *testing.T) { f(t, queues(), orderProtos{proto, proto}) })
+		t.Run(proto+", sender", func(t *testing.T) { f(t, queues(), orderProtos{sender: proto}) })
+		t.Run(proto+", receiver", func(t *testing.T) { f(t, queues(), orderProtos{receiver: proto}) })
+	}
+}
+
+// burst sends many messages of a tag for which no receive is posted.
+func (m *orderModel) burst() {
+	from, tag := rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender"), rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag")
+	if slices.ContainsFunc(m.recvs, func(r *orderRecv) bool { return r.got == nil && !r.canceled && r.fits(tag) }) {
+		return
+	}
+	for range rapid.IntRange(1, 60).Draw(m.t, "messages") {
+		m.send(from, tag, 16)
 	}
 }
 
@@ -364,6 +523,10 @@ func (m *orderModel) probe() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	_, _, ok := m.b.W.TagProbe(r.tag, r.mask, false)
 	m.settle()
+	if m.protos.queues() { // the first probe has closed queues
+		_, _, _ = m.b.W.TagProbe(r.tag, r.mask, false)
+		m.settle()
+	}
 	want := m.firsts(r)
 	_, info, found := m.b.W.TagProbe(r.tag, r.mask, false)
 	require.Equal(m.t, len(want) > 0, found)
@@ -377,7 +540,7 @@ func (m *orderModel) probe() {
 func (m *orderModel) remove() {
 	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
 	want := m.firsts(r)
-	for range 4 { // the query, the offer, and again if another peer has replied first
+	for range 6 { // queues close, the query, the offer, and again if another peer has replied first
 		if x := m.take(m.b.W.TagProbe(r.tag, r.mask, true)); x != nil {
 			require.True(m.t, slices.Contains(want, x))
 			return
@@ -407,41 +570,47 @@ func (m *orderModel) take(u *ucp.TagMessage, info ucp.TagInfo, ok bool) *orderMs
 // TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are in flight. No message overtakes
 // another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
-	testenv.SkipRace(t, oneGoroutine)
-	for _, set := range []tlsets.Set{faketp.Set("like sm", faketp.LikeSM()), faketp.Set("like tcp", faketp.LikeTCP())} {
-		t.Run(set.Name, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
-				m := newOrderModel(t, rt, set, senders)
-				rt.Repeat(map[string]func(*rapid.T){
-					"send":    func(*rapid.T) { m.drawSend() },
-					"receive": func(*rapid.T) { m.drawRecv() },
-					"cancel":  func(*rapid.T) { m.collect(); m.cancel() },
-					"probe": func(*rapid.T) {
-						_, _, _ = m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
-					},
-					"remove": func(*rapid.T) { m.take(m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
-					"settle": func(*rapid.T) { m.settle() },
-					"step": func(*rapid.T) {
-						if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
-							m.senders[i].W.Progress()
-						} else {
-							m.b.W.Progress()
-						}
-					},
-				})
-				m.lapse()
-				m.collect()
-				for _, r := range m.recvs {
-					if r.got == nil && !r.canceled && len(m.firsts(r)) > 0 {
-						m.fail("a receive and its message do not meet")
+	overOrderSets(t, func(t *testing.T, set tlsets.Set, protos orderProtos) {
+		rapid.Check(t, func(rt *rapid.T) {
+			senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
+			m := newOrderModel(t, rt, set, protos, senders)
+			rt.Repeat(map[string]func(*rapid.T){
+				"send":    func(*rapid.T) { m.drawSend() },
+				"receive": func(*rapid.T) { m.drawRecv() },
+				"stream":  func(*rapid.T) { m.collect(); m.stream() },
+				"burst":   func(*rapid.T) { m.collect(); m.burst() },
+				"cancel":  func(*rapid.T) { m.collect(); m.cancel() },
+				"probe": func(*rapid.T) {
+					_, _, _ = m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
+				},
+				"remove": func(*rapid.T) { m.take(m.b.W.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
+				"settle": func(*rapid.T) { m.settle() },
+				"step": func(*rapid.T) {
+					if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
+						m.senders[i].W.Progress()
+					} else {
+						m.b.W.Progress()
 					}
-				}
-				m.checkOrder()
-				m.finish()
-				m.checkOrder()
+				},
 			})
+			m.checkMatched()
+			m.readStreams()
+			m.checkMatched()
+			m.checkOrder()
+			m.finish()
+			m.checkOrder()
 		})
+	})
+}
+
+// checkMatched checks that no receive is pending that matches a message.
+func (m *orderModel) checkMatched() {
+	m.lapse()
+	m.collect()
+	for _, r := range m.recvs {
+		if r.got == nil && !r.canceled && len(m.firsts(r)) > 0 {
+			m.fail("a receive and its message do not meet")
+		}
 	}
 }
 
