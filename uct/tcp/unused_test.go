@@ -488,7 +488,9 @@ func TestUnused_HoldsHello(t *testing.T) {
 	gone := hold()
 	require.NoError(t, gone.Close())
 	readable(t, old.held.fd)
+	refused := e.it.limits.refused.Load()
 	old.answerHeld()
+	assert.Equal(t, refused+1, e.it.limits.refused.Load(), "without a reply")
 	assert.ErrorIs(t, e.it.refused.last, errGarbage, "closed sockets are not logged")
 	assert.Nil(t, old.held)
 	assert.Equal(t, connOpen, old.state)
@@ -591,6 +593,23 @@ func TestUnused_FullSocket(t *testing.T) {
 	io.full = false
 	require.EqualValues(t, frameUnused, readFrame(t, conn, e))
 	until(t, func() bool { return c.state == connGone && isClosed(t, conn) }, e)
+	assert.Equal(t, connIdle, ep.conn.state)
+	assert.Empty(t, e.errs)
+}
+
+// TestUnused_PeerClosesFirst: a peer that has sent UNUSED and closes its socket before this side has written its UNUSED
+// fails no EP.
+func TestUnused_PeerClosesFirst(t *testing.T) {
+	io := &fullSocket{}
+	e, p := idleEnd(t, "", time.Hour, Config{sys: io}), newRawPeer(t)
+	conn := p.admittedWith(t, e, featureUnused)
+	c := e.it.table[p.Public]
+	io.full = true
+	writeFrames(t, conn, rawFrame(frameUnused, 0, 0))
+	until(t, func() bool { return c.closing == closeAgreed }, e)
+	ep := e.name(&p.Public)
+	require.NoError(t, conn.Close())
+	until(t, func() bool { return c.state == connGone }, e)
 	assert.Equal(t, connIdle, ep.conn.state)
 	assert.Empty(t, e.errs)
 }
