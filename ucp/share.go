@@ -314,9 +314,12 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 		x.Yielded()
 		return false, nil
 	}
-	ready, err := s.w.engine.ReadyToSleep(done)
-	s.wakeWaiters()
+	ready, err := s.w.engine.ReadyToSleep(func() bool {
+		s.wakeWaiters() // before the transports are armed, as conditions of waiters may start operations
+		return done()
+	})
 	if !ready || err != nil {
+		s.wakeWaiters()
 		return false, err
 	}
 	s.setParked(true)

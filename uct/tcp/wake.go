@@ -15,7 +15,8 @@ func (it *iface) Arm(ev uct.Events) error {
 	return nil
 }
 
-// StillArmed implements uct.ArmChecker. It enables EPOLLOUT for connections that have blocked since Arm.
+// StillArmed implements uct.ArmChecker. It enables EPOLLOUT for connections that have blocked since Arm, and lets the timer check
+// the hosts of peers to which something was sent.
 func (it *iface) StillArmed() bool {
 	if len(it.broken) > 0 || it.written.first != nil || it.freed && it.arb.Len() > 0 {
 		return false
@@ -30,6 +31,7 @@ func (it *iface) StillArmed() bool {
 		if c.tx.blocked {
 			c.watchOut(true)
 		}
+		c.trackAcks()
 	}
 	return true
 }

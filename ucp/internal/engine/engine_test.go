@@ -347,10 +347,10 @@ func TestStaysAsleep(t *testing.T) {
 	r.ifaces[1].arm()
 	assert.False(t, r.StaysAsleep(), "armed for arrivals only")
 	sleep()
-	assert.True(t, r.StaysAsleep())
-	r.Turn.state.Or(turnClosing)
-	assert.False(t, r.StaysAsleep(), "the ifaces may be closed")
-	r.Turn.state.Store(0)
+	require.True(t, r.StaysAsleep())
+	r.Stop()
+	watch.Word = nil // a closed iface has unmapped it
+	assert.False(t, r.StaysAsleep(), "the ifaces are closed")
 }
 
 // TestStaysAsleep_NoChecker: a post needs Progress if the iface has no check.

@@ -326,12 +326,12 @@ func (e *Engine) pollWoken() {
 // StaysAsleep reports whether the goroutine in Park can stay there after other goroutines have used the worker: there is no work
 // until an event that ReadyToSleep has armed. It sends joined messages.
 func (e *Engine) StaysAsleep() bool {
-	if e.slow || e.Turn.closing() { // the ifaces may be closed
+	if e.slow || e.stopped {
 		return false
 	}
 	e.Push()
 	for _, i := range e.ifaces {
-		if i.polled && !i.stillArmed() {
+		if (i.polled || i.users > 0) && !i.stillArmed() {
 			return false
 		}
 	}
