@@ -151,3 +151,12 @@ func TestCall_NoAllocs(t *testing.T) {
 		})
 	}
 }
+
+// TestCall_ErrorWithoutCode: an Error of a handler without a code is no success.
+func TestCall_ErrorWithoutCode(t *testing.T) {
+	var cfg ServerConfig
+	cfg.Handlers.Handle(methodFail, HandlerConfig{}, func(*Call) error { return &Error{Text: "no code"} })
+	_, cl := newPair(t, "sm", cfg)
+	_, err := cl.Call(t.Context(), methodFail, nil, nil)
+	assert.EqualError(t, err, "ucprpc: failed: no code")
+}

@@ -108,7 +108,9 @@ func (cl *Client) connect(ctx context.Context) (p *Peer, err error) {
 	}
 	l.release()
 	if err != nil {
-		return nil, ucs.Join(err, l.close())
+		err = ucs.Join(err, l.closeWorker())
+		cl.running.Go(l.running.Wait) // a goroutine, because handlers may wait for the next connection
+		return nil, err
 	}
 	l.running.Go(l.serve)
 	return p, nil

@@ -1,6 +1,7 @@
 package ucprpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,14 +80,14 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is reports whether the code matches target.
 func (e *Error) Is(target error) bool { return target != nil && target == codeErrors[e.Code] }
 
-// CodeOf returns the code of an error: 0 for nil, CodeFailed for an error without a code.
+// CodeOf returns the code of an error: 0 for nil, CodeFailed for an error without a code, also for an Error whose Code is 0.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &e):
-		return e.Code
+		return cmp.Or(e.Code, CodeFailed)
 	case errors.Is(err, context.DeadlineExceeded):
 		return CodeDeadline
 	case errors.Is(err, context.Canceled):

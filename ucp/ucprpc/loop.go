@@ -324,8 +324,15 @@ func (l *loop) checkQuiet() {
 // flushLimit limits how long close waits until the last messages are sent.
 const flushLimit = time.Second
 
-// close fails all calls, closes the worker, and waits for the goroutines of the loop.
-func (l *loop) close() (err error) {
+// close closes the worker and waits for the goroutines of the loop.
+func (l *loop) close() error {
+	err := l.closeWorker()
+	l.running.Wait()
+	return err
+}
+
+// closeWorker fails all calls, ends the contexts of all handlers, and closes the worker.
+func (l *loop) closeWorker() (err error) {
 	l.runOnLoop(func() {
 		if l.closed {
 			return
@@ -337,11 +344,11 @@ func (l *loop) close() (err error) {
 			l.drop(p, disconnected)
 		}
 		err = l.w.Close() // completes all requests
+		l.endFlushes()
 		l.closed = true
 		l.active, l.inFlight = 0, 0 // later calls of a running handler fail
 		l.n.retire(l)
 		l.checkQuiet()
 	})
-	l.running.Wait()
 	return err
 }

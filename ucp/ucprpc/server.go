@@ -148,7 +148,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range s.loops {
-		errs = append(errs, l.close())
+		errs = append(errs, l.closeWorker())
+	}
+	for _, l := range s.loops { // when all contexts have ended, because a handler may wait for one of another worker
+		l.running.Wait()
 	}
 	return errors.Join(errs...)
 }
