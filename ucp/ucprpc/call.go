@@ -216,7 +216,8 @@ func (c *Call) handle() {
 }
 
 // Finish ends a call whose handler has returned ErrPending, or will: it sends c.Reply, or the code of err. The program must
-// call it once; any goroutine may, also a handler that runs inline. Until then the call counts against the limits.
+// call it once: a second Finish panics, or ends another call. Any goroutine may call it, also a handler that runs inline.
+// Until then the call counts against the limits.
 func (c *Call) Finish(err error) {
 	l := c.l
 	c.err = err

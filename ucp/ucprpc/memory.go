@@ -156,10 +156,12 @@ func checkAccess(key *ucp.RKey, buf []byte, off uint64) error {
 // StartPut begins a put and returns. When the bytes are in the memory of the other process, or the put has failed, the
 // goroutine that makes progress calls done; for done the rules of inline handlers apply: see HandlerConfig. The program
 // must not modify buf before that. StartPut is for handlers that run inline, and for done itself. It does not repeat
-// the put if the connection fails: done gets CodeLost or CodeUnavailable.
+// the put if the connection fails: done gets CodeLost or CodeUnavailable. It does not open the memory again either: all
+// later calls fail until Get or Put has opened it.
 //
 // If StartPut returns an error, CodeBusy or ucs.ErrRemoteAccess, it does not call done. Otherwise done is called once, and
-// never before StartPut has returned to a handler that runs inline.
+// never before StartPut has returned to a handler that runs inline on the worker of the memory. If the handler runs on
+// another worker, such as a handler of a server that writes to memory of [Client.Open], done may run at the same time.
 func (m *Memory) StartPut(buf []byte, off uint64, done func(err error)) error {
 	o := m.opened.Load()
 	if err := checkAccess(o.key, buf, off); err != nil {

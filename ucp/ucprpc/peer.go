@@ -48,7 +48,8 @@ func (p *Peer) Send(ctx context.Context, m Method, data []byte) error {
 // program must not modify request or use buf before that. Start is for handlers that run inline, and for done itself.
 //
 // If Start returns an error, CodeBusy or CodeTooLong, it does not call done. Otherwise done is called once, and never
-// before Start has returned to a handler that runs inline.
+// before Start has returned to a handler that runs inline on the worker of p. If the handler runs on another worker, of
+// this server or of a client, done may run at the same time as the handler.
 func (p *Peer) Start(m Method, request, buf []byte, done func(reply []byte, err error)) error {
 	return p.begin(operation{op: opCall, method: m, data: request, buf: buf, onReply: done})
 }

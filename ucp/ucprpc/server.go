@@ -14,7 +14,8 @@ type ServerConfig struct {
 	Handlers Handlers
 	Limits   Limits
 	// Workers is the number of workers, each with a goroutine that makes progress; 0 means 1. They share the address: a
-	// new peer connects to the worker with the fewest peers.
+	// new peer connects to the worker with the fewest peers. Handlers that run inline, OnPeer and OnPeerGone of different
+	// workers run at the same time.
 	Workers int
 	// Worker configures the workers.
 	Worker ucp.WorkerConfig
