@@ -417,6 +417,23 @@ func TestTuple_ClosesBesideStream(t *testing.T) {
 	}
 }
 
+// TestTuple_ResentBeforeOtherQueue: a message that is sent again at once because a stream waits does not overtake an earlier message
+// of another queue, which closes when the stream was sent.
+func TestTuple_ResentBeforeOtherQueue(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
+	p := ucppair.New(t, queues(), narrow).Both()
+	openTuple(p, 7)
+	openTuple(p, 8)
+	sent := append(sendMany(p, 7, 1), sendMany(p, 8, 1)...)
+	stream := starve(p)
+	p.B.W.TagProbe(8, exact, false)
+	settleQueues(p)
+	require.Equal(t, 1, p.B.W.Tags().Unexpected())
+	readStarved(p, stream)
+	assert.Equal(t, []uint64{7, 8}, receiveTags(p, 2))
+	finishAll(p, sent)
+}
+
 // TestTuple_CreditResumesStream: the credit of messages in a queue, which returns when they are received, resumes a stream in
 // pieces that nobody reads.
 func TestTuple_CreditResumesStream(t *testing.T) {

@@ -125,7 +125,9 @@ func TestModel(t *testing.T) {
 				}
 			},
 			"peer outside": func(rt *rapid.T) { p.outside() },
+			"stream":       func(rt *rapid.T) { p.stream = !p.stream },
 		})
+		p.stream = false
 		p.outside()
 		w.settle()
 		w.check()

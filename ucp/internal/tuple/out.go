@@ -245,10 +245,12 @@ func (s *Sender) firstWaiting() Place {
 	return s.to.FirstWaiting()
 }
 
-// sendAgain sends a message with its place.
+// sendAgain sends a message with its place. Messages of other queues that precede it must precede it at the receiver too.
 func (t *Out) sendAgain(m *Send) {
-	t.s.next++
-	t.s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
+	s := t.s
+	s.next++
+	s.advance(m.place)
+	s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
 	m.again()
 }
 

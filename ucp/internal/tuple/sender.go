@@ -32,7 +32,7 @@ type Sender struct {
 	out     table[*Out]
 	open    int        // number of tags whose queue is open or requested
 	usual   uint64     // tagged messages that went the usual way; each has a number
-	sent    Place      // of the latest message that was sent the usual way in its turn
+	sent    Place      // of the latest message that was sent the usual way in its turn, or again with its place
 	covered Place      // the peer has credit for the messages in queues up to this one
 	turns   turns      // messages that the receiver does not count, and others that it counts
 	next    int        // NEXT messages that were not sent yet
@@ -54,10 +54,15 @@ func (s *Sender) NextUsual() Place { return newPlace(s.usual+1, 0) }
 // Sent is called when a message of the usual way is sent in its turn: the peer has credit for it and for all messages in
 // queues.
 func (s *Sender) Sent(at Place) {
+	s.advance(at)
+	s.Cover()
+}
+
+// advance records that the message with that place was sent, unless a later one was.
+func (s *Sender) advance(at Place) {
 	if at.After(s.sent) {
 		s.sent = at
 	}
-	s.Cover()
 }
 
 // Cover is called when the peer has credit for all messages in queues.

@@ -78,7 +78,9 @@ type peer struct {
 
 	limit      int // of unreceived messages of the usual way that the worker permits
 	unreceived int
-	withheld   int // messages in queues
+	withheld   int  // messages in queues
+	stream     bool // a stream in pieces lacks credit: later messages of the usual way wait
+	waited     bool // there was a stream
 	requeued   []*send
 }
 
@@ -254,7 +256,7 @@ func (o *target) SendControl(tag uint64, kind wire.TupleKind, number uint32, val
 
 func (o *target) Queues() (uct.QueueSender, bool) { return o.carrier, true }
 
-func (o *target) MessagesWait() bool { return len(o.waits) > 0 }
+func (o *target) MessagesWait() bool { return o.stream || len(o.waits) > 0 }
 
 func (o *target) FirstWaiting() Place {
 	if len(o.waits) == 0 {
@@ -278,7 +280,7 @@ func (o *target) Requeued() {
 
 // turn posts the first message of the usual way if there is credit for it.
 func (p *peer) turn() bool {
-	if len(p.waits) == 0 || p.unreceived+p.withheld >= p.limit {
+	if p.stream || len(p.waits) == 0 || p.unreceived+p.withheld >= p.limit {
 		return false
 	}
 	s := p.waits[0]
@@ -299,7 +301,7 @@ func (p *peer) post(s *send) {
 // arrived, so nothing may be in flight.
 func (p *peer) offer() bool {
 	w := p.w
-	if len(p.outbox)+len(p.there) > 0 || w.Paused() {
+	if p.stream || len(p.outbox)+len(p.there) > 0 || w.Paused() {
 		return false
 	}
 	for _, s := range p.waits {
