@@ -164,6 +164,9 @@ func (e *EP) RailDomains() region.Group { return e.w.lanes.groups[e.link.group] 
 // IdleClosed reports whether the lanes were closed because e had no operations.
 func (e *EP) IdleClosed() bool { return e.link.idle.closed }
 
+// IdleRefusals is the number of successive refusals of the peer to close the lanes.
+func (e *EP) IdleRefusals() int { return e.link.idle.refusals }
+
 // Tried is the number of transports that failed.
 func (e *EP) Tried() int { return len(e.link.tried) }
 

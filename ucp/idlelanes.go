@@ -109,13 +109,13 @@ func (e *EP) traffic() (n int64, quiet bool) {
 }
 
 // canReconnect reports whether this side can connect to its peer. With addresses that are only claims of the peer,
-// it must not make connections, so some transport must need none.
+// it must not dial, so some transport must connect without that.
 func (e *EP) canReconnect() bool {
 	if !e.origin.unverified {
 		return true
 	}
 	for _, p := range e.peer.Aux {
-		if e.w.ifaces[p.Local].port == nil {
+		if !e.w.ifaces[p.Local].dials {
 			return true
 		}
 	}

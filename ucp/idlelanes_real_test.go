@@ -18,6 +18,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/tcp"
 )
 
 func init() { roles.Register("idleecho", idleEchoRole) }
@@ -207,6 +208,21 @@ func connectedFootprint(t *testing.T, tls string) (files int, mem int64) {
 		}
 	})
 	return files, mem
+}
+
+// TestIdleLanes_CannotDial: a side that cannot dial its peer does not agree to close the lanes, whether or not the peer
+// shares its port.
+func TestIdleLanes_CannotDial(t *testing.T) {
+	for _, share := range []config.Ternary{config.Try, config.No} {
+		t.Run(share.String(), func(t *testing.T) {
+			conf := tcp.Config{SharePort: share}
+			p := ucppair.New(t, tcpOf(conf, conf), ucp.Config{EPIdleTimeout: time.Millisecond, KeepaliveInterval: config.Infinite})
+			p.Connect().Warm()
+			p.Until(func() bool { return p.A.EP.IdleRefusals() >= 3 || p.A.EP.IdleClosed() })
+			require.False(t, p.A.EP.IdleClosed(), p.State())
+			assert.NotEmpty(t, kindsOf(p.A.EP))
+		})
+	}
 }
 
 // The ids of active messages of idleEchoRole.

@@ -19,6 +19,7 @@ type iface struct {
 	index    int                // index in Worker.ifaces, and in the resources of the worker address
 	addr     uct.IfaceAddresser // nil if it has no address
 	port     uct.PortSharer     // nil: peers connect to a port of its own
+	dials    bool               // uct.IfaceExt.Dials
 	measure  uct.Measurer       // nil if costs are declared
 	measured *uct.Measured      // nil before the first call of costs
 }

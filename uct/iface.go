@@ -54,6 +54,8 @@ type IfaceExt struct {
 	Explain Explainer      // nil if the iface does not depend on the system
 	Measure Measurer       // nil if only declared costs are available
 	Port    PortSharer     // nil: peers connect to the iface's own port, if it has one
+	// Dials means that EPs to a peer iface use connections, which one side dials. Otherwise EPParams.Dial has no effect.
+	Dials bool
 	// Guarded means that Progress panics with TwoAtOnce if it is called while it runs, so that the caller
 	// need not check.
 	Guarded bool

@@ -206,7 +206,7 @@ func (it *iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *iface) Ext() *uct.IfaceExt {
-	ext := &uct.IfaceExt{Address: it, Wake: it, Push: it, Armed: it, Stats: it}
+	ext := &uct.IfaceExt{Address: it, Wake: it, Push: it, Armed: it, Stats: it, Dials: true}
 	if it.cfg.sharesPort() {
 		ext.Port = it
 	}

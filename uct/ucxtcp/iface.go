@@ -136,7 +136,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Push: it, Armed: it, Stats: it, Explain: it}
+	return &uct.IfaceExt{Address: it, Wake: it, Push: it, Armed: it, Stats: it, Explain: it, Dials: true}
 }
 
 // SetAMHandler implements uct.Iface. Progress calls the handlers. They cannot retain the data,
