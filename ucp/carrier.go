@@ -19,11 +19,7 @@ func (h *carrierHost) iface(p conn.Path) *iface { return h.e.w.ifaces[p.Local] }
 
 // Open implements conn.Host.
 func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
-	remote, i := &h.e.peer.Addr.Resources[p.Remote], h.iface(p)
-	params := uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: h.e.peerIdentity(), Dial: uct.DialNow, Within: h.e.link.within}
-	if h.e.origin.unverified {
-		params.Dial = uct.DialedByPeer // the REQUEST has arrived over one of the paths
-	}
+	i, params := h.iface(p), h.e.carrierParams(p)
 	ep, err := i.NewEP(params)
 	if params.Dial == uct.DialedByPeer && errors.Is(err, uct.ErrUnreachable) {
 		return nil, fmt.Errorf("%w: %w", conn.ErrNotYet, err)

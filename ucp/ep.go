@@ -295,6 +295,7 @@ func (e *EP) startOver() {
 	e.w.removeEP(e)
 	e.abort(ucs.StatusPeerClosed) // replies to the peer
 	e.link.carrier.Close()
+	e.link.releaseCarrier()
 	e.each(func(p *protocol) func(*EP) { return p.destroyed })
 	e.w.dropLink(e.link)
 	e.each(func(p *protocol) func(*EP) { return p.startedOver })
@@ -575,6 +576,7 @@ func (e *EP) destroy() {
 		e.dropAnswers()
 		e.link.closeLanes()
 		e.link.carrier.Close()
+		e.link.releaseCarrier()
 		e.w.dropLink(e.link)
 		e.link = nil
 	}

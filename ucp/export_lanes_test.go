@@ -167,6 +167,9 @@ func (e *EP) IdleClosed() bool { return e.link.idle.closed }
 // IdleRefusals is the number of successive refusals of the peer to close the lanes.
 func (e *EP) IdleRefusals() int { return e.link.idle.refusals }
 
+// ReservesCarrier reports whether e keeps the connection of its carrier open.
+func (e *EP) ReservesCarrier() bool { return e.link.reserved != nil }
+
 // Tried is the number of transports that failed.
 func (e *EP) Tried() int { return len(e.link.tried) }
 

@@ -3,9 +3,11 @@ package ucp
 import (
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/handshake"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -120,6 +122,56 @@ func (e *EP) canReconnect() bool {
 		}
 	}
 	return false
+}
+
+// carrierParams returns the parameters of an endpoint for the carrier.
+func (e *EP) carrierParams(p conn.Path) uct.EPParams {
+	remote := &e.peer.Addr.Resources[p.Remote]
+	params := uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: e.peerIdentity(), Dial: uct.DialNow, Within: e.link.within}
+	if e.origin.unverified {
+		params.Dial = uct.DialedByPeer // the REQUEST has arrived over one of the paths
+	}
+	return params
+}
+
+// reserveCarrier makes an endpoint that sends nothing, if only the peer can dial for the carrier and no lane uses such a
+// transport. Otherwise both sides would close the connection as unused. Then this side could neither replace a broken lane
+// nor notify the peer that the EP is closed.
+func (l *link) reserveCarrier() {
+	e := l.e
+	switch {
+	case e.canReconnect() || l.hasDialedLane():
+		l.releaseCarrier()
+		return
+	case l.reserved != nil:
+		return
+	}
+	for _, p := range e.peer.Aux {
+		if ep, err := e.w.ifaces[p.Local].NewEP(e.carrierParams(p)); err == nil {
+			l.reserved = ep
+			e.w.lanes.byEP[ep] = laneOwner{e: e}
+			return
+		}
+	}
+}
+
+// hasDialedLane reports whether a lane uses a transport with connections that one side dials.
+func (l *link) hasDialedLane() bool {
+	for i := range l.lanes.All {
+		if x := &l.lanes.All[i]; x.EP != nil && x.Iface.dials {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseCarrier closes the endpoint of reserveCarrier.
+func (l *link) releaseCarrier() {
+	if ep := l.reserved; ep != nil {
+		l.reserved = nil
+		delete(l.e.w.lanes.byEP, ep)
+		l.e.w.addCloseError(ep.Close())
+	}
 }
 
 // checkIdle executes CheckIdle.

@@ -15,8 +15,10 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/roles"
+	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/tcp"
 )
@@ -223,6 +225,25 @@ func TestIdleLanes_CannotDial(t *testing.T) {
 			assert.NotEmpty(t, kindsOf(p.A.EP))
 		})
 	}
+}
+
+// TestIdleLanes_ReservesCarrier: the lanes use rc, and only the peer can dial over tcp, which carries the handshakes. The
+// side that cannot dial keeps the connection of tcp open, so that it can still send handshake messages.
+func TestIdleLanes_ReservesCarrier(t *testing.T) {
+	p := ucppair.New(t, tlsets.Real("rc+tcp", `\rc`, "tcp"), ucp.Config{EPIdleTimeout: time.Millisecond, KeepaliveInterval: config.Infinite})
+	p.A.Ctx.Configuration().EPIdleTimeout = 0 // this side sends no IDLE, which would connect again
+	l := listen(t, &p.B, "tcp", "127.0.0.1:0", ucp.ListenConfig{})
+	to, err := dialTo(p, l, ucp.DialConfig{})
+	require.NoError(t, err)
+	p.Until(func() bool { return len(l.peers) == 1 })
+	from := l.peers[0].EP
+	require.NoError(t, p.Finish(to.EP.SendActive(0, nil, []byte{1}, nil)))
+	p.Until(func() bool { return from.ReservesCarrier() })
+	assert.False(t, to.EP.ReservesCarrier(), "this side can dial")
+	assert.NotContains(t, kindsOf(to.EP), "tcp")
+	require.NoError(t, p.Finish(from.Close(ucp.CloseForce)))
+	p.Until(func() bool { return to.EP.Err() != nil })
+	assert.ErrorIs(t, to.EP.Err(), ucs.ErrPeerClosed)
 }
 
 // The ids of active messages of idleEchoRole.

@@ -19,17 +19,17 @@ import (
 
 // link is the part of an EP that exists from the first operation that needs a lane.
 type link struct {
-	e       *EP
-	conn    *handshake.Conn
-	lanes   lanes.Set[*iface]
-	rails   railSet      // the lanes that share large transfers
-	group   int          // index in Worker.lanes.groups of the domains of rails; -1 if they are fewer than two
-	place   int          // index in Worker.lanes.links
-	window  int64        // window of the EP until it has messages, in bytes
-	tried   []givenUp    // transports that failed, with the reasons
-	lost    lostRoles    // roles that have no lane any more
-	carrier conn.Carrier // of handshake messages
-
+	e              *EP
+	conn           *handshake.Conn
+	lanes          lanes.Set[*iface]
+	rails          railSet       // the lanes that share large transfers
+	group          int           // index in Worker.lanes.groups of the domains of rails; -1 if they are fewer than two
+	place          int           // index in Worker.lanes.links
+	window         int64         // window of the EP until it has messages, in bytes
+	tried          []givenUp     // transports that failed, with the reasons
+	lost           lostRoles     // roles that have no lane any more
+	carrier        conn.Carrier  // of handshake messages
+	reserved       uct.EP        // keeps the connection of the carrier open; see reserveCarrier
 	within         time.Duration // time limit for each transport connection; see within.go
 	idle           idleLanes     // for closing the lanes of an EP without operations
 	moves          *laneMoves    // lanes that are on trial or that roles move away from; nil until the first
@@ -106,6 +106,7 @@ func (l *link) execute(act handshake.Action) (next handshake.Event, ok bool) {
 		l.endMoves(act.Lane)
 		l.close(&l.lanes.All[act.Lane])
 		l.lanes.All[act.Lane] = lane{}
+		l.reserveCarrier()
 		if len(l.undecided) > 0 {
 			l.e.w.schedule(l.e)
 		}
@@ -226,6 +227,7 @@ func (l *link) activate(n int, roles handshake.Roles) {
 	}
 	l.e.each(func(p *protocol) func(*EP) { return p.laneActivated })
 	l.lanesInUse()
+	l.reserveCarrier()
 	l.findRails()
 	l.e.lanesChanged()
 	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {

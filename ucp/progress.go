@@ -211,6 +211,10 @@ func (w *Worker) handleBrokenLane(b brokenLane) {
 	if e == nil || e.link == nil {
 		return
 	}
+	if e.link.reserved == b.ep {
+		e.link.releaseCarrier()
+		return
+	}
 	if statusOf(b.err) == ucs.StatusPeerClosed {
 		e.receiveRest()
 		if e.each(func(p *protocol) func(*EP) { return p.peerClosed }); e.link == nil {

@@ -353,6 +353,9 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 	e.each(func(p *protocol) func(*EP) { return p.claimed })
 	e.origin.passive, e.origin.unverified, e.origin.adopted = false, false, true
 	e.countMade(false)
+	if e.link != nil {
+		e.link.reserveCarrier()
+	}
 	e.bind()
 	return e
 }
