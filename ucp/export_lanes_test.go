@@ -46,8 +46,11 @@ func (i *iface) EagerLimit() int { return i.sends().eager }
 // StreamPiece is the maximum length of a part of a stream.
 func (i *iface) StreamPiece() int { return i.streamPiece() }
 
+// Iface is an open transport.
+type Iface = iface
+
 // Ifaces returns the open transports.
-func (w *Worker) Ifaces() []*iface { return w.ifaces }
+func (w *Worker) Ifaces() []*Iface { return w.ifaces }
 
 // OpenFirst opens the first transport of the context again.
 func (w *Worker) OpenFirst() error { return w.openLater(&w.ctx.offers[0]) }
