@@ -226,6 +226,13 @@ func (w *Worker) TupleQueues() *tuple.Receiver[*tagRecv, *TagMessage] { return &
 // TupleLink returns the state of m for tuple queues.
 func (m *messages) TupleLink() *tupleLink { return m.tuple }
 
+// Tell sends the peer a control message about a queue with any content.
+func (l *tupleLink) Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
+	r := l.m.e.w.newRequest(l.m.e, &tupleStage)
+	*recordOf[tupleRecord](r) = tupleRecord{tag: tag, value: value, number: number, kind: kind}
+	r.answer()
+}
+
 // TupleSender returns the sender of tuple queues.
 func (m *messages) TupleSender() *tuple.Sender { return &m.tuple.out }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
+	"github.com/gucx/gucx/ucp/internal/tuple"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -115,18 +116,18 @@ func (i *iface) chooseSends() *sends {
 // message is the additional state of a request that is a message.
 type message struct {
 	ch      *channel
-	word    uint64     // the first word; the tag of a tagged message
-	header  []byte     // of an active message; gucx uses it until the request has completed
-	charged int64      // charge to the window in bytes; 0 before it is charged
-	flags   OpFlags    // OpParams.Flags
-	acked   bool       // completes with the ACK of the peer
-	recalls bool       // canceled: completes with ErrCanceled when the queue of the transport, or the peer, returns it
-	all     bool       // a receive of a stream completes only when its buffer is full
-	id      uint64     // id of a message that is sent in fragments
-	queued  *queuedTag // position among the queued tagged messages; nil if it is not queued
-	number  uint64     // tuple.Place of a tagged message outside of queues if some messages use tuple queues; otherwise 0
-	count   *int       // destination of the number of bytes of a stream that were sent or received; may be nil
-	next    *message   // in Worker.messages.free
+	word    uint64          // the first word; the tag of a tagged message
+	header  []byte          // of an active message; gucx uses it until the request has completed
+	charged int64           // charge to the window in bytes; 0 before it is charged
+	flags   OpFlags         // OpParams.Flags
+	acked   bool            // completes with the ACK of the peer
+	recalls bool            // canceled: completes with ErrCanceled when the queue of the transport, or the peer, returns it
+	all     bool            // a receive of a stream completes only when its buffer is full
+	id      uint64          // id of a message that is sent in fragments
+	queued  *queuedTag      // position among the queued tagged messages; nil if it is not queued
+	place   tuple.SendPlace // of a tagged message outside of queues if some messages use tuple queues; otherwise zero
+	count   *int            // destination of the number of bytes of a stream that were sent or received; may be nil
+	next    *message        // in Worker.messages.free
 
 	typedData // data that is not contiguous; empty if the data is in Request.buf
 }

@@ -165,7 +165,7 @@ func TestTuple_Hostile(t *testing.T) {
 				value := rapid.OneOf(rapid.Uint64Range(0, 4), rapid.Uint64()).Draw(rt, "value")
 				kind := wire.TupleKind(rapid.Uint32Range(1, 8).Draw(rt, "kind"))
 				if p.A.EP.Err() == nil {
-					p.A.EP.Messaging().TupleLink().SendControl(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
+					p.A.EP.Messaging().TupleLink().Tell(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
 				}
 			},
 			"there": func(rt *rapid.T) { tryTag(p.A.EP, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },

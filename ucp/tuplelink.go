@@ -68,9 +68,9 @@ func (m *messages) endQueues() {
 // uncount is called when a message outside of queues does not arrive in its turn: it was canceled before it was sent, or was
 // sent out of turn. The receiver does not count it.
 func (r *Request) uncount() {
-	if r.msg != nil && r.msg.number != 0 {
-		r.ep.msgs.tuple.out.Uncount(tuple.Place(r.msg.number))
-		r.msg.number = 0
+	if r.msg != nil && !r.msg.place.IsZero() {
+		r.ep.msgs.tuple.out.Uncount(r.msg.place)
+		r.msg.place = tuple.SendPlace{}
 	}
 }
 
@@ -82,7 +82,7 @@ var tupleStage = stage{
 
 // tupleNextStage sends the place of a message of a queue. It is not a reply and does not count as one: there are as
 // many as messages of the user.
-var tupleNextStage = stage{name: "tuple", role: wireup.AM, unfenced: true, post: (*Request).sendTuple}
+var tupleNextStage = stage{name: "tuple", role: wireup.AM, unfenced: true, post: (*Request).sendNext}
 
 // tupleRecord is the record of a request that sends a control message about a queue.
 type tupleRecord struct {
@@ -115,13 +115,16 @@ func (l *tupleLink) SendControl(tag uint64, kind wire.TupleKind, number uint32, 
 func (r *Request) sendTuple() error {
 	w, l, t := r.worker, r.ep.link, recordOf[tupleRecord](r)
 	c := wire.Tuple{EP: l.conn.MessageEP(), Tag: t.tag, Value: t.value, Kind: t.kind, Number: t.number}
-	out := &r.ep.msgs.tuple.out
-	if t.kind == wire.TupleNext {
-		c.Value = out.PlaceToSend(t.value)
-	}
 	w.msg.b = c.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMTuple, &w.msg)
-	if err == nil && t.kind == wire.TupleNext {
+	return err
+}
+
+func (r *Request) sendNext() error {
+	out := &r.ep.msgs.tuple.out
+	recordOf[tupleRecord](r).value = uint64(out.PlaceToSend())
+	err := r.sendTuple()
+	if err == nil {
 		out.NextSent()
 	}
 	return err

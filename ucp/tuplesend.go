@@ -67,7 +67,7 @@ func (x *tuples) start(r *Request) (*Request, error) {
 	if !t.Usual() {
 		return x.through(t, r)
 	}
-	r.msg.number = uint64(l.out.NextUsual())
+	r.msg.place = l.out.NextUsual()
 	r, err := r.start()
 	if err == nil {
 		l.out.WentUsual(t, tag)
@@ -76,7 +76,7 @@ func (x *tuples) start(r *Request) (*Request, error) {
 }
 
 // admitted implements tagMatcher.
-func (x *tuples) admitted(r *Request) { r.ep.msgs.tuple.out.Sent(tuple.Place(r.msg.number)) }
+func (x *tuples) admitted(r *Request) { r.ep.msgs.tuple.out.Sent(r.msg.place) }
 
 // through sends a message through a queue. It needs no credit, but withholds that of an RTS: if other messages are sent later and
 // the queue closes, the message must arrive again before the receiver matches those.
@@ -183,10 +183,10 @@ func (r *Request) sendAgain() error {
 }
 
 // FirstWaiting implements tuple.Target.
-func (l *tupleLink) FirstWaiting() tuple.Place {
+func (l *tupleLink) FirstWaiting() tuple.SendPlace {
 	for r := range l.m.e.ops.all {
-		if r.flags&reqWaiting != 0 && r.msg != nil && r.msg.number != 0 {
-			return tuple.Place(r.msg.number)
+		if r.flags&reqWaiting != 0 && r.msg != nil && !r.msg.place.IsZero() {
+			return r.msg.place
 		}
 	}
 	return tuple.NoPlace
@@ -196,10 +196,10 @@ func (l *tupleLink) FirstWaiting() tuple.Place {
 func (l *tupleLink) Covers() bool { return l.m.Credit >= 0 }
 
 // Requeue implements tuple.Request.
-func (s *tupleSend) Requeue(at tuple.Place) {
+func (s *tupleSend) Requeue(at tuple.SendPlace) {
 	l := s.m.tuple
 	r := s.takeBack()
-	r.stage, r.msg.number = &tagChannel.send, uint64(at)
+	r.stage, r.msg.place = &tagChannel.send, at
 	l.requeued = append(l.requeued, r)
 }
 
@@ -215,7 +215,7 @@ func (l *tupleLink) Requeued() {
 	} else {
 		at := e.ops.first
 		for _, r := range list {
-			at = e.firstBehind(at, tuple.Place(r.msg.number))
+			at = e.firstBehind(at, r.msg.place)
 			e.insertWaiting(r, at)
 		}
 		l.m.tag.queue.renumber()
@@ -226,13 +226,13 @@ func (l *tupleLink) Requeued() {
 
 // firstBehind returns the first request from r on that waits and is behind all messages that wait and precede a place; nil if
 // there is none.
-func (e *EP) firstBehind(r *Request, at tuple.Place) (first *Request) {
+func (e *EP) firstBehind(r *Request, at tuple.SendPlace) (first *Request) {
 	for ; r != nil; r = r.next {
 		if r.flags&reqWaiting == 0 {
 			continue
 		}
-		tagged := r.msg != nil && r.msg.number != 0
-		if tagged && at.After(tuple.Place(r.msg.number)) {
+		tagged := r.msg != nil && !r.msg.place.IsZero()
+		if tagged && at.After(r.msg.place) {
 			first = nil
 			continue
 		}

@@ -233,11 +233,11 @@ func (t *Out) closed(got uint64) {
 	s.to.Requeued()
 }
 
-// firstWaiting returns the place of the first tagged message that waits; NoPlace if only others wait, such as a stream, and 0 if
-// nothing waits.
-func (s *Sender) firstWaiting() Place {
+// firstWaiting returns the place of the first tagged message that waits; NoPlace if only others wait, such as a stream, and the
+// zero value if nothing waits.
+func (s *Sender) firstWaiting() SendPlace {
 	if !s.to.MessagesWait() {
-		return 0
+		return SendPlace{}
 	}
 	if s.to.Covers() {
 		s.Cover()
@@ -248,9 +248,9 @@ func (s *Sender) firstWaiting() Place {
 // sendAgain sends a message with its place. Messages of other queues that precede it must precede it at the receiver too.
 func (t *Out) sendAgain(m *Send) {
 	s := t.s
-	s.next++
+	s.nexts = append(s.nexts, m.place)
 	s.advance(m.place)
-	s.to.SendControl(t.tag, wire.TupleNext, t.number, uint64(m.place))
+	s.to.SendControl(t.tag, wire.TupleNext, t.number, 0)
 	m.again()
 }
 

@@ -92,3 +92,39 @@ func TestResent_Hostile(t *testing.T) {
 	assert.LessOrEqual(t, p.steps-before, uint64(n+2))
 	assert.False(t, w.Paused())
 }
+
+// TestResent_LongAfter: a message of a queue follows a message that was sent again any number of messages in queues before.
+// If the peer has no credit for it, it waits.
+func TestResent_LongAfter(t *testing.T) {
+	const half = 1 << (throughBits - 1)
+	for _, between := range []uint64{0, half - 10, half - 1, half, half + 10, 2*half - 10, 2*half - 1, 2 * half, 3 * half, 1 << 40} {
+		w, p := opened(t, 7, 8)
+		closeQueue := func(tag uint64) {
+			w.Probe(tag, exactMask)
+			w.settle()
+			require.True(t, p.Find(tag).Usual())
+		}
+		p.limit = p.unreceived + 2
+		p.stream = true
+		again := p.send(7, 8)
+		closeQueue(7)
+		require.Equal(t, SendPlace{p.Sender.usual, p.Sender.through}, p.Sender.sent, "it was sent again with its place")
+		p.stream = false
+
+		p.Sender.through += between // through queue 8, and received
+		for range 4 {
+			p.send(8, 8)
+		}
+		closeQueue(8)
+		assert.Len(t, p.waits, 3, "%d: there is credit for one", between)
+		for i := range p.waits[1:] {
+			assert.True(t, p.waits[i+1].place.After(p.waits[i].place), "%d", between)
+		}
+		assert.False(t, again.place.After(p.Sender.sent))
+		for _, tag := range []uint64{8, 8, 8, 8, 7} {
+			w.post(tag, exactMask, maxLen, false)
+		}
+		w.settle()
+		w.check()
+	}
+}

@@ -19,7 +19,7 @@ type Request interface {
 	// Requeue makes it wait the usual way with that place, among messages that wait. Target.Requeued follows. The
 	// transport no longer uses the buffer.
 	Again()
-	Requeue(at Place)
+	Requeue(at SendPlace)
 }
 
 // Send is the state of a Request in a queue, usually a part of the owner's record. Init makes
@@ -28,7 +28,7 @@ type Send struct {
 	uct.Completion
 	owner Request
 	t     *Out
-	place Place
+	place SendPlace
 	iov   []uct.IOV
 	busy  bool // posted to the connection
 	next  *Send

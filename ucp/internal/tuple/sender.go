@@ -15,7 +15,7 @@ type Target interface {
 	// MessagesWait reports whether messages wait that go the usual way. Control messages do not wait for them.
 	MessagesWait() bool
 	// FirstWaiting returns the place of the first tagged message that waits; NoPlace if none waits.
-	FirstWaiting() Place
+	FirstWaiting() SendPlace
 	// Covers reports whether the peer has credit for all messages in queues.
 	Covers() bool
 	// Requeued is called after calls of Request.Requeue, whose places increase. The messages are sent when it is their turn.
@@ -30,16 +30,16 @@ type Sender struct {
 	stats *Stats
 
 	out     table[*Out]
-	open    int        // number of tags whose queue is open or requested
-	usual   uint64     // tagged messages that went the usual way; each has a number
-	sent    Place      // of the latest message that was sent the usual way in its turn, or again with its place
-	covered Place      // the peer has credit for the messages in queues up to this one
-	turns   turns      // messages that the receiver does not count, and others that it counts
-	next    int        // NEXT messages that were not sent yet
-	roomAt  uint64     // value of usual at which makeRoom tries again to evict a tuple
-	through uint32     // number of the latest message through a queue; never 0
-	clock   uint64     // counts uses of tuples, for eviction
-	dead    ucs.Status // why the connection has ended
+	open    int         // number of tags whose queue is open or requested
+	usual   uint64      // tagged messages that went the usual way; each has a number
+	sent    SendPlace   // of the latest message that was sent the usual way in its turn, or again with its place
+	covered SendPlace   // the peer has credit for the messages in queues up to this one
+	turns   turns       // messages that the receiver does not count, and others that it counts
+	nexts   []SendPlace // of NEXT messages that were not sent yet, in order
+	roomAt  uint64      // value of usual at which makeRoom tries again to evict a tuple
+	through uint64      // number of the latest message through a queue; its lower throughBits are not 0
+	clock   uint64      // counts uses of tuples, for eviction
+	dead    ucs.Status  // why the connection has ended
 }
 
 // Init initializes the sender of a connection.
@@ -49,24 +49,24 @@ func (s *Sender) Init(to Target, cfg *Config, stats *Stats) { s.to, s.cfg, s.sta
 func (s *Sender) Find(tag uint64) *Out { return s.out.find(tag) }
 
 // NextUsual returns the place of the next message that goes the usual way.
-func (s *Sender) NextUsual() Place { return newPlace(s.usual+1, 0) }
+func (s *Sender) NextUsual() SendPlace { return SendPlace{usual: s.usual + 1} }
 
 // Sent is called when a message of the usual way is sent in its turn: the peer has credit for it and for all messages in
 // queues.
-func (s *Sender) Sent(at Place) {
+func (s *Sender) Sent(at SendPlace) {
 	s.advance(at)
 	s.Cover()
 }
 
 // advance records that the message with that place was sent, unless a later one was.
-func (s *Sender) advance(at Place) {
+func (s *Sender) advance(at SendPlace) {
 	if at.After(s.sent) {
 		s.sent = at
 	}
 }
 
 // Cover is called when the peer has credit for all messages in queues.
-func (s *Sender) Cover() { s.covered = newPlace(s.usual, s.through) }
+func (s *Sender) Cover() { s.covered = SendPlace{s.usual, s.through} }
 
 // firstRequest is the number of the message of a tag with which the sender requests a queue: not the first, as many
 // tags are used once.
@@ -109,13 +109,13 @@ func (s *Sender) forget() {
 
 // Uncount is called when a message of the usual way with that place does not arrive in its turn: it was canceled before it was
 // sent, or was sent out of turn. The receiver does not count it.
-func (s *Sender) Uncount(at Place) {
+func (s *Sender) Uncount(at SendPlace) {
 	s.turns.makeRoom(s)
-	if at.through() != 0 {
+	if at.through != 0 {
 		s.turns.remove(at)
 		return
 	}
-	s.turns.skip(at.usual())
+	s.turns.skip(at.usual)
 }
 
 // takeTurn makes a message of a queue one of the usual way: it is sent in its turn, and the receiver counts it.
@@ -127,27 +127,28 @@ func (s *Sender) takeTurn(m *Send) {
 
 // firstPlace returns a number of the usual way that precedes all messages of queues that may be sent again.
 func (s *Sender) firstPlace() uint64 {
-	if s.next > 0 {
+	if len(s.nexts) > 0 {
 		return 0
 	}
 	first := s.usual
 	s.out.all(func(_ uint64, t *Out) bool {
 		if t.first != nil {
-			first = min(first, t.first.place.usual())
+			first = min(first, t.first.place.usual)
 		}
 		return true
 	})
 	return first
 }
 
-// PlaceToSend returns the place for a NEXT that is sent now: SendControl got p as its value.
-func (s *Sender) PlaceToSend(p uint64) uint64 {
-	at := Place(p)
-	return uint64(newPlace(s.turns.count(at), at.through()))
+// PlaceToSend returns the place for the first NEXT that was not sent yet, if it is sent now. It is the value of that NEXT;
+// SendControl got 0.
+func (s *Sender) PlaceToSend() Place {
+	at := s.nexts[0]
+	return newPlace(s.turns.count(at), uint32(at.through%(1<<throughBits)))
 }
 
-// NextSent is called when a NEXT was sent.
-func (s *Sender) NextSent() { s.next-- }
+// NextSent is called when the first NEXT that was not sent yet was sent.
+func (s *Sender) NextSent() { s.nexts = s.nexts[1:] }
 
 // makeRoom evicts a tuple for a tag that requests a queue. Such a tag calls it with each message, so
 // on average it compares the tags no more often than each of them has a message.
@@ -255,11 +256,11 @@ func (s *Sender) Waiting() (n int, steady bool) {
 }
 
 // nextPlace returns the place of the next message through a queue.
-func (s *Sender) nextPlace() Place {
-	if s.through++; s.through == 1<<throughBits {
-		s.through = 1
+func (s *Sender) nextPlace() SendPlace {
+	if s.through++; s.through%(1<<throughBits) == 0 {
+		s.through++
 	}
-	return newPlace(s.usual, s.through)
+	return SendPlace{s.usual, s.through}
 }
 
 // tick returns the next time stamp for eviction.

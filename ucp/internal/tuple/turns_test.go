@@ -12,16 +12,16 @@ func TestTurns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var s turns
 		var first, last uint64
-		has := map[Place]bool{} // skipped and inserted
+		has := map[SendPlace]bool{} // skipped and inserted
 		rt.Repeat(map[string]func(*rapid.T){
 			"add": func(rt *rapid.T) {
 				for range rapid.IntRange(1, 40).Draw(rt, "count") {
 					last += rapid.Uint64Range(1, 3).Draw(rt, "sent")
-					at := newPlace(rapid.Uint64Range(first+1, last).Draw(rt, "number"), rapid.Uint32Range(0, 4).Draw(rt, "through"))
+					at := SendPlace{rapid.Uint64Range(first+1, last).Draw(rt, "number"), rapid.Uint64Range(0, 4).Draw(rt, "through")}
 					switch {
 					case has[at]:
-					case at.through() == 0:
-						s.skip(at.usual())
+					case at.through == 0:
+						s.skip(at.usual)
 						has[at] = true
 					default:
 						s.insert(at)
@@ -31,7 +31,7 @@ func TestTurns(t *testing.T) {
 			},
 			"remove": func(rt *rapid.T) {
 				for at := range has {
-					if at.through() != 0 {
+					if at.through != 0 {
 						s.remove(at)
 						delete(has, at)
 						return
@@ -45,13 +45,13 @@ func TestTurns(t *testing.T) {
 				}
 			},
 			"": func(rt *rapid.T) {
-				at := newPlace(rapid.Uint64Range(first, last+1).Draw(rt, "up to"), rapid.Uint32Range(0, 5).Draw(rt, "through"))
-				want := at.usual()
+				at := SendPlace{rapid.Uint64Range(first, last+1).Draw(rt, "up to"), rapid.Uint64Range(0, 5).Draw(rt, "through")}
+				want := at.usual
 				for p := range has {
 					switch {
-					case p.through() == 0 && p.usual() <= at.usual():
+					case p.through == 0 && p.usual <= at.usual:
 						want--
-					case p.through() != 0 && at.After(p):
+					case p.through != 0 && at.After(p):
 						want++
 					}
 				}
@@ -71,5 +71,5 @@ func TestTurns_IsBounded(t *testing.T) {
 		s.skip(n + 1)
 		require.LessOrEqual(t, len(s.skipped), minTurns)
 	}
-	require.Zero(t, s.count(newPlace(10_000, 0)))
+	require.Zero(t, s.count(SendPlace{usual: 10_000}))
 }

@@ -101,7 +101,7 @@ type send struct {
 	tag    uint64
 	data   []byte
 	iov    [1]uct.IOV
-	place  Place // among those of the usual way; 0: it uses a queue, or was sent again with its place
+	place  SendPlace // among those of the usual way; zero: it uses a queue, or was sent again with its place
 	gaveUp bool
 	ended  []ucs.Status
 }
@@ -258,7 +258,7 @@ func (o *target) Queues() (uct.QueueSender, bool) { return o.carrier, true }
 
 func (o *target) MessagesWait() bool { return o.stream || len(o.waits) > 0 }
 
-func (o *target) FirstWaiting() Place {
+func (o *target) FirstWaiting() SendPlace {
 	if len(o.waits) == 0 {
 		return NoPlace
 	}
@@ -366,7 +366,7 @@ func (s *send) Again() {
 	s.p.post(s)
 }
 
-func (s *send) Requeue(at Place) {
+func (s *send) Requeue(at SendPlace) {
 	s.place = at
 	s.p.withheld--
 	s.p.requeued = append(s.p.requeued, s)
@@ -388,14 +388,14 @@ func (s *send) cancel() {
 		if e.send == s {
 			p.outbox = append(p.outbox[:i:i], p.outbox[i+1:]...)
 			s.ended = append(s.ended, ucs.StatusCanceled)
-			if s.place != 0 {
+			if !s.place.IsZero() {
 				p.Uncount(s.place)
 			}
 			p.unreceived--
 			return
 		}
 	}
-	if s.place == 0 {
+	if s.place.IsZero() {
 		s.gaveUp = true
 		p.Cancel(s.tag)
 	}
@@ -412,7 +412,7 @@ func (p *peer) leave() bool {
 	case e.send != nil:
 		e.send.ended = append(e.send.ended, ucs.StatusOK)
 	case e.tuple.Kind == wire.TupleNext:
-		e.tuple.Value = p.PlaceToSend(e.tuple.Value)
+		e.tuple.Value = uint64(p.PlaceToSend())
 		p.NextSent()
 	}
 	return true
