@@ -86,10 +86,12 @@ type conn struct {
 
 	canClose     bool // both sides know UNUSED and have no rails
 	closing      closeState
-	sentUsed     bool      // this side has refused to close the connection
-	checksUnused bool      // in Iface.unused
-	closeAt      time.Time // when the connection is closed if no EP uses it
-	held         *incoming // a HELLO of the peer, which is answered when closing has ended
+	sentUsed     bool // this side has refused to close the connection
+	checksUnused bool // in Iface.unused
+	// closesWhenDone makes closeUnusedLater follow the last reply and the last write.
+	closesWhenDone bool
+	closeAt        time.Time // when the connection is closed if no EP uses it
+	held           *incoming // a HELLO of the peer, which is answered when closing has ended
 }
 
 // start connects an idle connection, or waits for the peer to connect if there is no path. Progress

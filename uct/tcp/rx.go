@@ -306,6 +306,9 @@ func (c *conn) handleDone(h *header, body []byte) error {
 		*o.result = binary.LittleEndian.Uint64(body)
 	}
 	c.it.complete(o, st)
+	if c.closesWhenDone {
+		c.done()
+	}
 	return nil
 }
 

@@ -247,6 +247,9 @@ func (c *conn) progressTx() bool {
 		q.streak = 0
 	}
 	q.collecting = more && q.streak >= streamStreak
+	if c.closesWhenDone {
+		c.done()
+	}
 	return more
 }
 

@@ -76,25 +76,35 @@ func (c *conn) closeAfter() time.Duration {
 
 // closeUnusedLater makes the timer close c if no EP uses it for closeAfter.
 func (c *conn) closeUnusedLater() {
+	c.closesWhenDone = false
 	after := c.closeAfter()
 	if after == 0 || !c.canClose || c.state != connOpen || c.closing != closeNone || c.eps.Len() > 0 || c.unproven != nil {
 		return
 	}
 	c.closeAt = time.Now().Add(after)
-	c.watchUnused(unusedTick(after))
+	c.watchUnused()
 }
 
-// watchUnused makes the timer call checkUnused, at least every tick.
-func (c *conn) watchUnused(tick time.Duration) {
+// watchUnused makes the timer call checkUnused.
+func (c *conn) watchUnused() {
 	it := c.it
 	if !c.checksUnused {
 		c.checksUnused = true
 		it.unused = append(it.unused, c)
 	}
+	it.countUnused(c)
+	_ = it.tickEvery(it.unusedTick) // without the timer, the connection remains open
+}
+
+// countUnused makes unusedTick short enough for c.
+func (it *iface) countUnused(c *conn) {
+	tick := deadlineTick
+	if c.closing == closeNone {
+		tick = unusedTick(c.closeAfter())
+	}
 	if it.unusedTick == 0 || tick < it.unusedTick {
 		it.unusedTick = tick
 	}
-	_ = it.tickEvery(tick) // without the timer, the connection remains open
 }
 
 // unusedTick returns the interval of checks for a timeout.
@@ -111,8 +121,9 @@ func (it *iface) closeUnused(now time.Time) {
 		}
 	}
 	clear(it.unused[len(rest):])
-	if it.unused = rest; len(rest) == 0 {
-		it.unusedTick = 0
+	it.unused, it.unusedTick = rest, 0
+	for _, c := range rest {
+		it.countUnused(c)
 	}
 }
 
@@ -135,11 +146,19 @@ func (c *conn) checkUnused(now time.Time) bool {
 		c.sendUnused()
 		return false
 	}
-	if c.sent > c.acked && c.awaitingReply.n == 0 {
-		_ = c.requestFlush(nil, nil) // without resources, the next check sends it
+	if c.sent > c.acked && c.awaitingReply.n == 0 && c.tx.empty() && c.requestFlush(nil, nil) != nil {
+		c.closeAt = now.Add(c.closeAfter()) // the resources may belong to another connection
+		return true
 	}
-	c.closeAt = now.Add(c.closeAfter())
-	return true
+	c.closesWhenDone = true // no timer: the peer may never reply or read
+	return false
+}
+
+// done is called when the last reply was received or the queue is written, if closesWhenDone is set.
+func (c *conn) done() {
+	if c.awaitingReply.n == 0 && c.tx.empty() {
+		c.closeUnusedLater()
+	}
 }
 
 // isUnused reports whether no EP uses c, and the peer has executed all requests of this side.
@@ -185,7 +204,7 @@ func (c *conn) handleUnused() error {
 	case c.tx.empty():
 		c.release()
 	default:
-		c.watchUnused(deadlineTick)
+		c.watchUnused()
 	}
 	return nil
 }

@@ -353,10 +353,8 @@ func TestUnused_ConfirmsRequests(t *testing.T) {
 	writeFrames(t, conn, rawFrame(frameUnused, 0, 0))
 	require.EqualValues(t, frameUsed, readFrame(t, conn, e))
 	c := e.it.table[p.Public]
-	at := c.closeAt
-	e.it.closeUnused(at)
+	e.it.closeUnused(c.closeAt)
 	require.Equal(t, closeNone, c.closing)
-	require.True(t, c.closeAt.After(at))
 	writeFrames(t, conn, rawFrame(frameDone, 0, 8, 1, 0, 0, 0, 0, 0, 0, 0))
 	until(t, func() bool { return c.acked == c.sent }, e)
 	e.it.closeUnused(c.closeAt)
@@ -381,6 +379,60 @@ func TestUnused_AwaitsReplies(t *testing.T) {
 	until(t, func() bool { return c.awaitingReply.n == 0 }, e)
 	e.it.closeUnused(c.closeAt)
 	require.EqualValues(t, frameUnused, readFrame(t, conn, e))
+}
+
+// TestUnused_SilentPeer: a peer that does not reply, or does not read, does not make the timer run. The connection is
+// closed when it does.
+func TestUnused_SilentPeer(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		io := &fullSocket{}
+		e, p := idleEnd(t, "", time.Hour, Config{sys: io}), newRawPeer(t)
+		conn := p.admittedWith(t, e, featureUnused)
+		ep := e.name(&p.Public)
+		require.NoError(t, ep.AMShort(msgID, 0, nil))
+		require.EqualValues(t, frameAM, readMessage(t, conn, e))
+		c := ep.conn
+		if io.full = !reads; !reads {
+			require.NoError(t, ep.AMShort(msgID, 0, nil))
+		}
+		e.closeEPs()
+		require.Len(t, e.it.unused, 1)
+		require.Equal(t, unusedTick(time.Hour), e.it.unusedTick)
+		e.expireUnused()
+		require.Empty(t, e.it.unused)
+		require.Zero(t, e.it.unusedTick)
+		if !reads {
+			io.full = false
+			require.EqualValues(t, frameAM, readMessage(t, conn, e))
+			until(t, func() bool { return len(e.it.unused) == 1 }, e)
+			e.expireUnused()
+			require.Empty(t, e.it.unused)
+		}
+		require.EqualValues(t, frameFlush, readMessage(t, conn, e))
+		writeFrames(t, conn, rawFrame(frameDone, 0, 8, byte(c.sent), 0, 0, 0, 0, 0, 0, 0))
+		until(t, func() bool { return len(e.it.unused) == 1 }, e)
+		e.expireUnused()
+		require.EqualValues(t, frameUnused, readFrame(t, conn, e))
+	}
+}
+
+// TestUnused_Tick: the interval of the checks does not remain short after the connection that needed it is closed.
+func TestUnused_Tick(t *testing.T) {
+	e, p, q := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t), newRawPeer(t)
+	p.admittedWith(t, e, featureUnused)
+	q.admittedWith(t, e, featureUnused)
+	e.name(&p.Public)
+	e.name(&q.Public)
+	first := e.eps[0]
+	e.it.idleTimeout = time.Second
+	require.NoError(t, first.Close())
+	require.Equal(t, unusedTick(time.Second), e.it.unusedTick)
+	at := first.conn.closeAt
+	e.it.idleTimeout = time.Hour
+	e.closeEPs()
+	e.it.closeUnused(at)
+	require.Len(t, e.it.unused, 1)
+	require.Equal(t, unusedTick(time.Hour), e.it.unusedTick)
 }
 
 // TestUnused_OpensWithoutEP: a connection whose EPs were closed while it was dialed is closed too.

@@ -477,7 +477,7 @@ func (w *modelWorld) key() string {
 				held = m.linkAt(c.held.fd)
 			}
 			fmt.Fprint(&b, c.state, c.closing, m.linkAt(c.fd), at, held, c.path.isKnown(), c.unproven != nil, c.canClose, c.sentUsed,
-				c.dialsRails, c.postWhenOpen, c.checksUnused, c.tries, c.replaces != 0, c.sent, c.acked, c.executed, c.awaitingReply.n,
+				c.dialsRails, c.postWhenOpen, c.checksUnused, c.closesWhenDone, c.tries, c.replaces != 0, c.sent, c.acked, c.executed, c.awaitingReply.n,
 				c.rx.tail-c.rx.head, c.tx.empty(), c.gotBye)
 			for _, e := range c.eps.All() {
 				fmt.Fprint(&b, ",", slices.Index(m.eps, e), e.postAfter > c.acked, e.pending.Len(), e.sent)
