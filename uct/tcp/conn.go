@@ -321,7 +321,7 @@ func (c *conn) fail(err error) {
 	if c.state >= connReleased {
 		return
 	}
-	if c.closing == closeAgreed { // nothing can be lost any more
+	if c.closing == closeAgreed || c.closing == closeProposed && !c.gotBye && !c.it.closed { // nothing was lost
 		c.release()
 		return
 	}

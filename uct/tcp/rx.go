@@ -228,6 +228,9 @@ func (c *conn) neededBytes(h *header) int {
 func (c *conn) malformed(err error) {
 	c.it.limits.malformed.Inc()
 	c.gotBye = false
+	if c.closing == closeProposed {
+		c.closing = closeNone // the EPs fail too
+	}
 	c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
 }
 

@@ -230,7 +230,8 @@ func (c *conn) handleUsed() error {
 	return nil
 }
 
-// release ends the use of c after the agreement. Progress closes the socket.
+// release ends the use of c after the agreement, or if c breaks while it waits for the reply to UNUSED: the EPs have posted
+// nothing. Progress closes the socket.
 func (c *conn) release() {
 	it := c.it
 	c.state = connReleased

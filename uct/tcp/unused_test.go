@@ -590,6 +590,46 @@ func TestUnused_HeldHelloOfLostConnection(t *testing.T) {
 	}
 }
 
+// TestUnused_BreaksWhileUndecided: EPs that were made while the peer has not replied use another connection if the old one
+// breaks. They fail if the peer has closed gracefully, or has sent an invalid frame.
+func TestUnused_BreaksWhileUndecided(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(*testing.T, net.Conn)
+		want error // of the EPs
+	}{
+		{"end of stream", func(t *testing.T, c net.Conn) {}, nil},
+		{"reset", func(t *testing.T, c net.Conn) { require.NoError(t, c.(*net.TCPConn).SetLinger(0)) }, nil},
+		{"BYE", func(t *testing.T, c net.Conn) { writeFrames(t, c, rawFrame(frameBye, 0, 0)) }, uct.ErrPeerClosed},
+		{"invalid frame", func(t *testing.T, c net.Conn) { writeFrames(t, c, rawFrame(frameUsed, 1, 0)) }, errMalformed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, p := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t)
+			conn := p.admittedWith(t, e, featureUnused)
+			e.name(&p.Public)
+			e.closeEPs()
+			e.expireUnused()
+			require.EqualValues(t, frameUnused, readFrame(t, conn, e))
+			ep := e.name(&p.Public)
+			old := ep.conn
+			tc.end(t, conn)
+			require.NoError(t, conn.Close())
+			until(t, func() bool { return old.state == connGone }, e)
+			assert.Zero(t, e.it.openCount)
+			if tc.want != nil {
+				require.Len(t, e.errs, 1)
+				assert.ErrorIs(t, e.errs[0], tc.want)
+				return
+			}
+			assert.Empty(t, e.errs)
+			assert.NotSame(t, old, ep.conn)
+			assert.Equal(t, connIdle, ep.conn.state)
+			p.admittedWith(t, e, featureUnused)
+			assert.NoError(t, ep.AMShort(msgID, 0, nil))
+		})
+	}
+}
+
 // TestUnused_HeldHelloHasLimit: a HELLO is not held for longer than HELLO_TIMEOUT.
 func TestUnused_HeldHelloHasLimit(t *testing.T) {
 	e, p := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t)
