@@ -330,7 +330,11 @@ func (it *iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, 
 	switch {
 	case c != nil && c.canSend():
 		if (it.cfg.ConnsPerPeer > 1 || c.closing != closeNone) && mode.Trusted() && !c.path.isKnown() { // for rails, or for the next connection
-			c.path, _ = it.reach(d, a)
+			p, err := it.reach(d, a)
+			if err != nil && c.closing != closeNone { // the EP may need the next connection
+				return nil, err
+			}
+			c.path = p
 		}
 		return c, nil
 	case mode == uct.DialedByPeer:

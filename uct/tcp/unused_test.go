@@ -630,6 +630,25 @@ func TestUnused_BreaksWhileUndecided(t *testing.T) {
 	}
 }
 
+// TestUnused_UnreachableNext: an EP that may need the next connection is not made if this side cannot dial it.
+func TestUnused_UnreachableNext(t *testing.T) {
+	e, p := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t)
+	conn := p.admittedWith(t, e, featureUnused)
+	addr := ifaceAddr{key: p.Public, port4: 1, seg: 2 * e.it.addr.seg}
+	to := uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)}
+	ep, err := e.it.NewEP(to)
+	require.NoError(t, err)
+	require.NoError(t, ep.Close())
+	e.expireUnused()
+	require.EqualValues(t, frameUnused, readFrame(t, conn, e))
+	_, err = e.it.NewEP(to)
+	require.ErrorIs(t, err, uct.ErrUnreachable)
+	to.Dial = uct.DialByPeer
+	ep, err = e.it.NewEP(to)
+	require.NoError(t, err, "the peer dials")
+	require.NoError(t, ep.Close())
+}
+
 // TestUnused_HeldHelloHasLimit: a HELLO is not held for longer than HELLO_TIMEOUT.
 func TestUnused_HeldHelloHasLimit(t *testing.T) {
 	e, p := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t)
