@@ -105,6 +105,9 @@ func floodError(ok bool) error {
 // for requests.
 func (c *conn) inlineData(mem *memory, off, n int) bool {
 	whole := frameLen + n + frameLen
+	if len(c.tx.buf) <= replyRoom { // it was made for UNUSED
+		c.growTx()
+	}
 	b := c.tx.reserve(whole)
 	if b == nil {
 		return false

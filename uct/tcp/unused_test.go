@@ -649,6 +649,30 @@ func TestUnused_UnreachableNext(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
+// TestUnused_InlineGets: a side that has proposed to close a connection replies to small gets as before.
+func TestUnused_InlineGets(t *testing.T) {
+	a, b := newEnd(t, Config{}), idleEnd(t, "", time.Hour, Config{})
+	ep := a.to(b)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	b.to(a)
+	b.closeEPs()
+	c := b.it.table[a.it.addr.key]
+	c.tx = txQueue{} // this side has only received
+	b.expireUnused()
+	require.Len(t, c.tx.buf, replyRoom)
+	until(t, func() bool { return ep.conn.sentUsed && c.closing == closeNone }, a, b)
+	done := false
+	comp := uct.Completion{Count: 1, Func: func(*uct.Completion) { done = true }}
+	got := make([]byte, 64)
+	_, err := ep.GetZcopy([]uct.IOV{{Buf: got}}, b.mem.addr, a.keyOf(b), &comp)
+	require.NoError(t, err)
+	until(t, func() bool { return done }, a, b)
+	require.Equal(t, b.mem.buf[:64], got)
+	assert.Greater(t, len(c.tx.buf), replyRoom)
+	assert.Zero(t, c.tx.after, "the data was written from its memory")
+}
+
 // TestUnused_HeldHelloHasLimit: a HELLO is not held for longer than HELLO_TIMEOUT.
 func TestUnused_HeldHelloHasLimit(t *testing.T) {
 	e, p := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t)
