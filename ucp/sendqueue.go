@@ -239,7 +239,7 @@ func (q *sendQueue) bound() uint64 {
 		case queued && hidden:
 			return r.msg.queued.number
 		case !queued:
-			hidden = hidden || r.stage.inOrder && !r.stage.hidesNone || r.stage.fence
+			hidden = hidden || r.stage.inOrder || r.stage.fence
 		}
 	}
 	return math.MaxUint64

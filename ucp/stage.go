@@ -62,7 +62,6 @@ type stage struct {
 	shares bool // when the lane has no resources, it moves behind the other requests in the queue of the lane
 
 	inOrder   bool // a message: it must not overtake earlier ones
-	hidesNone bool // a later tagged message that is sent out of turn may overtake it
 	announces bool // sends an RTS; the data remains here
 	fetches   bool // a receive of a rendezvous message
 	filled    bool // the peer writes to the buffer, and sends a message when it is complete

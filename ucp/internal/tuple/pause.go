@@ -36,9 +36,8 @@ func (x *Receiver[R, M]) Unhold(n *match.Recv[R]) bool {
 }
 
 // deliverDecided matches messages that have arrived with held receives, where no other message can precede
-// them. Receives return credit; without it a sender could not send its recalled messages again,
-// and the pause would not end. Also, one sender that sends no control message does not block the
-// messages of others.
+// them. So a sender that sends no control message does not block the messages of others that have arrived. The end of the pause
+// needs no credit: the sender has withheld that of the messages which it sends again before RESENT.
 func (x *Receiver[R, M]) deliverDecided() {
 	for again := true; again; { // the next receive may match a message that this one did not
 		again = false
