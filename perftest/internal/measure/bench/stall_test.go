@@ -98,10 +98,10 @@ func TestRun_ReportsStallWithStateOfBothSides(t *testing.T) {
 			defer cancel(nil)
 			r := newRunner(ctx, t, smallPlan(t, test), layers)
 			out := &reports{end: cancel}
-			r.Stalls, r.StallLimit = out, 20*time.Millisecond
+			r.Stalls, r.StallLimit = out, 2*time.Second // the target has as long to answer
 			_, err := r.Run(r.Session.Context())
 			require.ErrorIs(t, err, errReported)
-			assert.Contains(t, out.text, "STALLED: "+test+" of 1 bytes, layer uct, transport copy: no operation has completed for 20ms")
+			assert.Contains(t, out.text, "STALLED: "+test+" of 1 bytes, layer uct, transport copy: no operation has completed for 2s")
 			assert.Regexp(t, `(?s)initiator:\n  memory of 8192 bytes\ntarget, process \d+:\n  memory of 8192 bytes\n$`, out.text)
 		})
 	}
