@@ -435,7 +435,7 @@ func TestTuple_ResentBeforeOtherQueue(t *testing.T) {
 }
 
 // TestTuple_CreditResumesStream: the credit of messages in a queue, which returns when they are received, resumes a stream in
-// pieces that nobody reads.
+// pieces that the program does not read.
 func TestTuple_CreditResumesStream(t *testing.T) {
 	testenv.SkipRace(t, oneGoroutine)
 	const count = 30 // 12,000 of 16,384 bytes of credit

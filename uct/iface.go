@@ -152,8 +152,8 @@ type EventPender interface {
 	EventPending() bool
 }
 
-// ArmChecker reports whether the caller can continue to sleep after operations were posted, for a caller whose goroutines share
-// an iface: one sleeps, and others post. It requires a Waker.
+// ArmChecker reports whether a goroutine that sleeps can continue to sleep after other goroutines have posted operations on the
+// same iface. It requires a Waker.
 type ArmChecker interface {
 	// StillArmed reports whether the latest Arm, of all types of events, also covers what was posted and progressed since then:
 	// nothing needs Progress now, and each arrival and completion makes EventFD readable or has done so. The caller

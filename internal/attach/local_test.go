@@ -223,7 +223,7 @@ func TestLocal_CloseInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestLocal_ContextDone: a dial whose context is done makes no link, as with a socket.
+// TestLocal_ContextDone: a dial with a context that is done makes no link, as with a socket.
 func TestLocal_ContextDone(t *testing.T) {
 	accepted := 0
 	a, b := localStation(t, nil), localStation(t, func(c *Config) { c.OnLink = func(*Inbound) error { accepted++; return nil } })

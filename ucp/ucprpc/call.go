@@ -215,7 +215,7 @@ func (c *Call) handle() {
 	l.running.Done()
 }
 
-// Finish ends a call whose handler has returned ErrPending, or will: it sends c.Reply, or the code of err. The program must
+// Finish completes a call if its handler has returned ErrPending, or will: it sends c.Reply, or the code of err. The program must
 // call it once: a second Finish panics, or ends another call. Any goroutine may call it, also a handler that runs inline.
 // Until then the call counts against the limits.
 func (c *Call) Finish(err error) {

@@ -29,7 +29,7 @@ const (
 	CodeUser Code = 256 // the first code for applications
 )
 
-// ErrPending is what a handler returns whose call ends later: see Call.Finish.
+// ErrPending is returned by a handler if its call completes later: see Call.Finish.
 var ErrPending = errors.New("ucprpc: the call ends later")
 
 var codeTexts = [...]string{
@@ -80,7 +80,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is reports whether the code matches target.
 func (e *Error) Is(target error) bool { return target != nil && target == codeErrors[e.Code] }
 
-// CodeOf returns the code of an error: 0 for nil, CodeFailed for an error without a code, also for an Error whose Code is 0.
+// CodeOf returns the code of an error: 0 for nil, CodeFailed for an error without a code, also for an Error with Code 0.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {

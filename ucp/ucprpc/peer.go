@@ -100,7 +100,7 @@ func (l *loop) lost(ep *ucp.EP, err error) {
 	})
 }
 
-// errDraining is the reason for which a client leaves a connection whose server shuts down.
+// errDraining is the reason for which a client leaves a connection to a server that shuts down.
 var errDraining = &Error{Code: CodeDraining}
 
 // drain sends no more requests to a peer that shuts down.

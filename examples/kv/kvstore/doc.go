@@ -16,7 +16,7 @@
 //
 // Updates are calls. With a second server they are acknowledged when both have them: the primary writes them into a log in
 // the memory of the backup, which applies it later: see log.go. No goroutine waits for that: see commit.go. When one of
-// the servers ends the other one goes on, and one that starts gets all before it serves: see replica.go. Clients connect
+// the servers ends the other one continues, and one that starts gets all before it serves: see replica.go. Clients connect
 // again by themselves.
 //
 // [Client.Watch] reports changes by one-way messages.

@@ -191,7 +191,7 @@ func (s *Server) leadUnlessCalled(asked int) bool {
 	return true
 }
 
-// takeOver makes a backup whose primary has ended the primary: it applies the rest of the log, to which nobody writes now.
+// takeOver makes a backup whose primary has ended the primary: it applies the rest of the log, which does not change any more.
 // It returns false if that is impossible.
 func (s *Server) takeOver() bool {
 	s.mu.Lock()

@@ -314,7 +314,7 @@ func TestRaise_Post(t *testing.T) {
 	assert.Equal(t, 1, r.owner.works, "the very next one")
 }
 
-// TestStaysAsleep: a sleep goes on after another goroutine has used the worker if nothing is deferred, and if each polled iface has
+// TestStaysAsleep: a sleep continues after another goroutine has used the worker if nothing is deferred, and if each polled iface has
 // an idle watch, or reports that its events are still armed.
 func TestStaysAsleep(t *testing.T) {
 	watching, checking := newFake(0), newFake(0)

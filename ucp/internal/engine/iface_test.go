@@ -329,7 +329,7 @@ func TestIface_CooldownPolls(t *testing.T) {
 	assert.Len(t, r.resting, 1)
 }
 
-// TestEngine_Round: a round is shorter while an iface is polled whose polls make system calls.
+// TestEngine_Round: a round is shorter while a polled iface makes a system call in each poll.
 func TestEngine_Round(t *testing.T) {
 	r := newRig(t, newFake(uct.CapConnectIface), newEventFake(t, uct.CapConnectIface))
 	assert.Equal(t, YieldPolls, r.Round())
