@@ -97,11 +97,11 @@ func (s *SharedWorker) setTimer(limit time.Duration) {
 	v.timer.Reset(limit)
 }
 
-// endVacancy is called by the timer. It ends a vacancy that had begun before the timer was set: release then wakes a goroutine,
-// which becomes the driver.
+// endVacancy is called by the timer. It ends a vacancy that had begun before the timer was set, and wakes a blocked goroutine,
+// which becomes the driver. If no goroutine is blocked, it does not use the worker, which may be closed.
 func (s *SharedWorker) endVacancy() {
 	s.acquire()
-	defer s.release()
+	defer s.mu.Unlock()
 	v := &s.vacancy
 	v.set = false
 	switch {
@@ -111,5 +111,6 @@ func (s *SharedWorker) endVacancy() {
 		v.open = false
 		v.skipped = min(max(2*v.skipped, skipMin), skipMax)
 		v.skip = v.skipped
+		s.wakeWaiters()
 	}
 }

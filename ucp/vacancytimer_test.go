@@ -74,6 +74,20 @@ func TestVacancy_Timer(t *testing.T) {
 	assert.EqualValues(t, skipMin, v.skipped)
 }
 
+// TestVacancy_TimerWithoutUsers: the timer does not use the worker if no goroutine is blocked. Its owner may have closed it.
+func TestVacancy_TimerWithoutUsers(t *testing.T) {
+	p, fabric := fakePair(t, faketp.LikeSM())
+	fabric.NeedsPush = true
+	s := p.w[0].Share()
+	s.Do(func(w *Worker) { assert.NoError(t, w.OpenFirst()) })
+	s.Do(func(*Worker) { s.vacancy.open = true })
+	pushes := fabric.Pushes.Load()
+	assert.NotZero(t, pushes)
+	s.endVacancy()
+	assert.False(t, s.vacancy.open)
+	assert.Equal(t, pushes, fabric.Pushes.Load())
+}
+
 // TestVacancy_Frequent: messages are frequent if they come within vacancyMax. The timer of the first vacancy of such messages is
 // vacancyMax.
 func TestVacancy_Frequent(t *testing.T) {
