@@ -39,6 +39,7 @@ type crossoverFlags struct {
 	memories   []string
 	limit      float64
 	again      int
+	written    bool
 
 	table crossover.Table
 	run   result.Run // of the first run
@@ -58,10 +59,15 @@ in which auto is slower by more than --limit are repeated up to --again times,
 each time in new processes. A scheme that a transport does not have is replaced
 by one that it has.
 
+As in ucx_perftest, senders do not write the messages, and receivers do not read
+them, but for a few bytes. Programs do: with --written so does the test, and
+protocols that access memory of the other side take longer.
+
 Exit status: 1 if auto is still slower by more than --limit percent in a row.`,
 		Example: `  perftest crossover                    five sizes over each transport
   perftest crossover --memory alloc,mapped,plain -s all -n 1k    many minutes
   perftest crossover -x sm --memory mapped -t tag_lat -s 1k-64k
+  perftest crossover -x sm --written    as programs use messages
   perftest crossover -x rc_mlx5 --limit 30 -o csv`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return x.measure(cmd) },
@@ -74,6 +80,7 @@ Exit status: 1 if auto is still slower by more than --limit percent in a row.`,
 	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; all: powers of two of 8-4m and the means between them (default "+crossoverSizes+")")
 	f.Float64Var(&x.limit, "limit", 15, "permitted slowdown of auto relative to the best protocol, in percent")
 	f.IntVar(&x.again, "again", 1, "how often to repeat rows beyond the limit")
+	f.BoolVar(&x.written, "written", false, "write each message before it is sent, and read it when it has arrived")
 	quantity.Count(f, &s.iterations, "iters", "n", 500, "messages of each protocol in a row")
 	quantity.Count(f, &s.warmup, "warmup", "w", crossoverWarmup, "warm-up messages, not timed; fewer above 8 KiB")
 	f.IntVar(&s.rounds, "rounds", 50, "rounds in which the protocols alternate")
@@ -174,7 +181,7 @@ func (x *crossoverFlags) job(c *cell, tests []string, sizes string) (*job, error
 		return nil, err
 	}
 	j.plan.Layers = append(j.plan.Layers, layers.Forced()...)
-	j.plan.Strict, j.plan.Missing = false, false
+	j.plan.Strict, j.plan.Missing, j.plan.Written = false, false, x.written
 	for _, t := range j.plan.Tests {
 		if !t.Kind.Message() {
 			return nil, fmt.Errorf("-t %s: it is not a test of messages", t.Name)
@@ -251,12 +258,13 @@ type crossoverConditions struct {
 	Rounds     int            `json:"rounds"`
 	CPUs       []int          `json:"cpus"`
 	LimitPct   float64        `json:"limit_pct"`
+	Written    bool           `json:"written"`
 	result.Partial
 }
 
 func (x *crossoverFlags) conditions(ctx context.Context, err error) crossoverConditions {
 	return crossoverConditions{Partial: partial(ctx, err), Machine: x.run.Machine, Commit: machine.Commit(ctx),
-		Iterations: x.settings.iterations, Rounds: x.settings.rounds, CPUs: x.run.Settings.CPUs, LimitPct: x.limit}
+		Iterations: x.settings.iterations, Rounds: x.settings.rounds, CPUs: x.run.Settings.CPUs, LimitPct: x.limit, Written: x.written}
 }
 
 func (c crossoverConditions) lines() []string {

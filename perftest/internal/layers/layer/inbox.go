@@ -38,12 +38,12 @@ type Inbox struct {
 	number   uint64 // number of the last message
 	last     byte
 	numbered bool // number of the last message with NumberLen bytes
-	thorough bool
+	thorough bool // check all bytes
 }
 
 // NewInbox returns an Inbox for the messages of s.
 func NewInbox(s Spec) Inbox {
-	in := Inbox{want: make([]byte, s.Size), numbered: s.Size >= NumberLen, thorough: s.Thorough}
+	in := Inbox{want: make([]byte, s.Size), numbered: s.Size >= NumberLen, thorough: s.Thorough || s.Written}
 	pattern.Fill(in.want, s.Seed)
 	if s.Size > 0 {
 		in.last = in.want[s.Size-1]

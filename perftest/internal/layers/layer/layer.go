@@ -143,6 +143,10 @@ type Spec struct {
 	// Wildcard: tagged messages are received with a mask that matches any tag. Unexpected: receives are posted only
 	// after the messages have arrived.
 	Wildcard, Unexpected bool
+	// Written: the sender writes the data of a message before it sends it, and the receiver reads all of it. Otherwise
+	// the caches of one side contain data of earlier messages that were copied from or to the memory of the other. Only
+	// ucp uses it.
+	Written bool
 	// Layouts are the layouts of messages; only ucp uses them.
 	Layouts Layouts
 	// Seed is the seed of the pattern in messages and ping-pongs, which Local of both sides contains.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 	"github.com/gucx/gucx/ucp"
 )
 
@@ -17,7 +18,8 @@ type exchange struct {
 	note    *layer.Note
 	post    func() (*ucp.Request, error) // sends the buffer
 	sends   requests
-	recvErr error // of the receive operation
+	written []byte // copied to the buffer before each message; nil if the buffer contains the data already
+	recvErr error  // of the receive operation
 
 	noteOut  [layer.NoteLen]byte
 	noteSend *ucp.Request // of the latest note, while it is outstanding
@@ -29,6 +31,10 @@ type exchange struct {
 // peer. It cancels the receives of the previous operation.
 func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchange {
 	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window)}
+	if s.Written {
+		x.written = make([]byte, s.Size)
+		pattern.Fill(x.written, s.Seed)
+	}
 	o.worker.OnActive(idNote, x.onNote)
 	return x
 }
@@ -60,6 +66,7 @@ func (x *exchange) Send(number uint64) (bool, error) {
 		return false, nil
 	}
 	if x.sends.empty() {
+		copy(x.buf, x.written)
 		layer.PutNumber(x.buf, number)
 	}
 	r, err := x.post()

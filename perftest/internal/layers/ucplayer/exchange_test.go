@@ -151,3 +151,24 @@ func progressUntil(t *testing.T, x *exchange, done func() bool) {
 		return done()
 	})
 }
+
+// TestExchange_Written: a sender writes the data of each message, if Spec.Written is set.
+func TestExchange_Written(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		near, far := connPair(t, layer.Config{Transport: "sm", Device: "memory", Context: t.Context()})
+		spec := layer.Spec{Kind: layer.AM, Size: 1 << 10, Window: 1, Seed: 7, Thorough: true, Written: written}
+		op, err := near.Op(spec)
+		require.NoError(t, err)
+		part, err := far.Part(spec)
+		require.NoError(t, err)
+		clear(near.Local()[:spec.Size])
+		require.NoError(t, op.Post())
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+			_, err := part.Progress()
+			require.NoError(t, err)
+			require.NoError(t, op.Poll())
+			n, err := part.Finish()
+			return n == 1 && assert.Equal(t, !written, err != nil)
+		})
+	}
+}

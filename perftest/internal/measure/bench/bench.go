@@ -51,6 +51,8 @@ type Plan struct {
 	// Wildcard: tagged messages are received with any tag. Unexpected: receives are posted only after the messages have
 	// arrived.
 	Wildcard, Unexpected bool
+	// Written: senders write the data of messages before they send them, and receivers read all of it. Only ucp supports it.
+	Written bool
 	// Rank is a percentile that records contain in addition to the usual ones; 0 for none.
 	Rank float64
 	// Histogram: records contain the distribution of times.

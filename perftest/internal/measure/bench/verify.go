@@ -39,6 +39,7 @@ func (r *Runner) spec(t Test, size int) layer.Spec {
 	s := layer.Spec{
 		Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedTimed,
 		Wildcard: r.Plan.Wildcard && t.Kind.Tagged(), Unexpected: r.Plan.Unexpected && t.Kind.Tagged(),
+		Written: r.Plan.Written && t.Kind.Message(),
 	}
 	if t.Kind.Laid() {
 		s.Layouts = r.Plan.Layouts

@@ -69,6 +69,7 @@ type Spec struct {
 
 	Wildcard   bool `json:"wildcard,omitempty"`
 	Unexpected bool `json:"unexpected,omitempty"`
+	Written    bool `json:"written,omitempty"`
 
 	SendLayout uint8 `json:"send_layout,omitempty"`
 	RecvLayout uint8 `json:"recv_layout,omitempty"`

@@ -229,7 +229,7 @@ func (s *Session) TargetState(ctx context.Context, name string, limit time.Durat
 func (s *Session) Prepare(ctx context.Context, name string, o layer.Spec) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Prepare, Layer: name, Spec: &oob.Spec{
 		Kind: uint8(o.Kind), Size: o.Size, Window: o.Window, Variant: uint8(o.Variant), Seed: o.Seed, Thorough: o.Thorough,
-		Wildcard: o.Wildcard, Unexpected: o.Unexpected,
+		Wildcard: o.Wildcard, Unexpected: o.Unexpected, Written: o.Written,
 		SendLayout: uint8(o.Layouts.Send), RecvLayout: uint8(o.Layouts.Recv),
 	}})
 	return err

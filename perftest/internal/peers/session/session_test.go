@@ -105,7 +105,7 @@ func TestPrepare_SendsCompleteSpec(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []layer.Spec{
 		{Kind: layer.Tag, Size: 8, Window: 4, Wildcard: true, Seed: 7, Layouts: layer.Layouts{Send: layer.IOV, Recv: layer.Generic}},
-		{Kind: layer.AM, Size: 9, Window: 1, Variant: layer.Zcopy, Unexpected: true, Thorough: true},
+		{Kind: layer.AM, Size: 9, Window: 1, Variant: layer.Zcopy, Unexpected: true, Written: true, Thorough: true},
 	} {
 		require.NoError(t, s.Prepare(t.Context(), "uct", want))
 		assert.Equal(t, want, <-parts)

@@ -256,7 +256,7 @@ func (e *side) prepare(s *oob.Spec) (err error) {
 	pattern.Fill(local[:s.Size], s.Seed)
 	e.part, err = e.conn.Part(layer.Spec{Kind: layer.Kind(s.Kind), Size: s.Size, Window: s.Window,
 		Variant: layer.Variant(s.Variant), Seed: s.Seed, Thorough: s.Thorough,
-		Wildcard: s.Wildcard, Unexpected: s.Unexpected,
+		Wildcard: s.Wildcard, Unexpected: s.Unexpected, Written: s.Written,
 		Layouts: layer.Layouts{Send: layer.Layout(s.SendLayout), Recv: layer.Layout(s.RecvLayout)}})
 	return err
 }
