@@ -127,7 +127,8 @@ func (r *Request) drained() {
 // Fence orders operations: those issued on the EP after it take effect at the peer after
 // those issued before it. It does not block. If the transport cannot order them
 // by itself (several lanes, or operations that are not all posted), later
-// operations wait until the earlier ones are complete. Errors: as Err.
+// operations wait until the earlier ones are complete. A tagged message through a queue (TagProto
+// tupleq) is not ordered by it: wait for a Flush before the send instead. Errors: as Err.
 func (e *EP) Fence() error {
 	if e.state != epOpen {
 		return e.refuses(action{stage: &fenceStage})
