@@ -199,7 +199,7 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 		return true
 	}
 	if c.Kind == wire.ReplyBlocked {
-		if c.Value == m.creditsSent { // otherwise credit is in flight
+		if c.Value == m.credits.sent { // otherwise credit is in flight
 			e.w.block(m)
 		}
 		return true

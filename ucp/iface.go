@@ -20,6 +20,7 @@ type iface struct {
 	addr     uct.IfaceAddresser // nil if it has no address
 	port     uct.PortSharer     // nil: peers connect to a port of its own
 	dials    bool               // uct.IfaceExt.Dials
+	writes   bool               // a message may be a system call: the transport has a uct.Pusher
 	measure  uct.Measurer       // nil if costs are declared
 	measured *uct.Measured      // nil before the first call of costs
 }

@@ -40,10 +40,11 @@ var messageProtocol = protocol{
 			{wire.AMCredit, w.handleControl((*Worker).handleCredit)},
 		}
 	},
-	traffic: func(e *EP) (int64, bool) { return e.msgs.traffic() },
-	linked:  (*EP).openWindow,
-	learned: (*EP).learnWindow,
-	bind:    (*EP).bindMessages,
+	traffic:  func(e *EP) (int64, bool) { return e.msgs.traffic() },
+	linked:   (*EP).openWindow,
+	learned:  (*EP).learnWindow,
+	deferred: (*EP).grantLater,
+	bind:     (*EP).bindMessages,
 	unbind: func(e *EP) {
 		if m := e.msgs; m != nil {
 			m.unbind()
@@ -70,9 +71,9 @@ type messages struct {
 
 	// Receiving.
 	window.Window
-	creditKnown             bool   // Credit includes the first window, which the handshake of the peer contains
-	grown                   bool   // grow has tried to enlarge the first window
-	creditsGot, creditsSent uint64 // number of AMCredit messages
+	creditKnown bool // Credit includes the first window, which the handshake of the peer contains
+	grown       bool // grow has tried to enlarge the first window
+	credits     grants
 
 	echoes  uint8    // number of echoes that a closing loop-back has sent; see loopback.go
 	sending *Request // message that is sent in fragments and not completely posted; later messages wait
@@ -88,6 +89,12 @@ type messages struct {
 
 	tag  tagMessages
 	rndv rndvMessages
+}
+
+// grants are the AMCredit messages of a connection.
+type grants struct {
+	got, sent uint64 // numbers of messages
+	later     bool   // the next Progress sends one
 }
 
 // stalls counts the waits for credit of the messages of a connection.

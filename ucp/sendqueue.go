@@ -26,7 +26,7 @@ type sendQueue struct {
 
 	offered     *queuedTag // the message that the receiver has not matched or returned yet; may be nil
 	query       wire.Query // the query without a reply, unless Kind is QueryNone
-	credits     uint64     // creditsGot + 1 when the sender last reported that it is blocked
+	credits     uint64     // credits.got + 1 when the sender last reported that it is blocked
 	blocked     bool       // the sender must report that it is blocked
 	probed      bool       // the sender has replied to a probe with a message
 	replyQueued bool       // a request will send the reply
@@ -55,8 +55,8 @@ func (m *messages) block(r *Request) {
 		m.tag.queue = q
 		q.enterAll(r)
 	}
-	if q.credits != m.creditsGot+1 {
-		q.credits, q.blocked = m.creditsGot+1, true
+	if q.credits != m.credits.got+1 {
+		q.credits, q.blocked = m.credits.got+1, true
 		w.schedule(m.e)
 	}
 }
@@ -289,7 +289,7 @@ func (r *Request) replied() {
 // ErrNoResource if one of them could not be sent.
 func (q *sendQueue) post(x *lane) error {
 	if q.blocked {
-		m := wire.Reply{Kind: wire.ReplyBlocked, Value: q.m.creditsGot}
+		m := wire.Reply{Kind: wire.ReplyBlocked, Value: q.m.credits.got}
 		if err := q.send(x, &m, nil); err != nil {
 			return err
 		}

@@ -85,9 +85,9 @@ func (s *stateText) lanes(e *EP) {
 
 func (s *stateText) messages(m *messages) {
 	due := m.TotalDue()
-	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.Credit, m.Most, m.creditsGot)
+	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.Credit, m.Most, m.credits.got)
 	s.line("    credit granted to the peer: %d bytes, %d held by messages, %d to return, returned from %d on, %d credit messages sent",
-		m.Size, m.Held, due, m.Batch, m.creditsSent)
+		m.Size, m.Held, due, m.Batch, m.credits.sent)
 	s.operations("sent messages that wait for a reply of the peer", m.e.awaited.all)
 	for in := m.inbound; in != nil; in = in.next {
 		s.line("    arriving in parts: message %d, %d of %d bytes", in.id, in.got, in.total)

@@ -7,11 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/internal/testenv/ucppair"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 )
 
 // TestTraffic: both sides count the same bytes, by class of EP, including closed EPs.
@@ -60,6 +63,43 @@ func TestTraffic_Credits(t *testing.T) {
 		n := counters(p.A.W)["worker/ep@made.credits_received"]
 		return n > 1 && n == counters(p.B.W)["worker/ep@accepted.credits_sent"]
 	})
+}
+
+// TestTraffic_CreditAfterReply: if messages are system calls, credit is granted by the Progress after the one that receives the
+// message, so that the program can reply first.
+func TestTraffic_CreditAfterReply(t *testing.T) {
+	for _, writes := range []bool{false, true} {
+		f := faketp.New(faketp.LikeSM())
+		f.NeedsPush = writes
+		set := tlsets.Set{Name: "fake", Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+		p := ucppair.New(t, set, ucp.Config{RndvThresh: config.MemInf, EagerWindow: ucp.FirstWindow}).Both().Warm()
+		const size = ucp.FirstWindow * 3 / 4 // more than a batch of credit
+		granted := func() uint64 {
+			p.B.W.CountTraffic()
+			n := counters(p.B.W)
+			return n["worker/ep@accepted.credits_sent"] + n["worker/ep@made.credits_sent"]
+		}
+		for k := range 3 {
+			received, err := p.B.W.TagRecv(make([]byte, size), 7, 0, nil, nil)
+			require.NoError(t, err)
+			before := granted()
+			sent, err := p.A.EP.TagSend(7, make([]byte, size), nil)
+			require.NoError(t, err)
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+				p.A.W.Progress()
+				p.B.W.Progress()
+				return received.Done()
+			})
+			received.Release()
+			if k > 0 { // the first credit opens the lane
+				require.Equal(t, !writes, granted() == before+1)
+				p.B.W.Progress()
+				require.Equal(t, before+1, granted())
+			}
+			require.NoError(t, p.Finish(sent, nil))
+			idle(p)
+		}
+	}
 }
 
 // TestTraffic_Transports: both sides count the same messages of transports that count what they receive. Closed connections

@@ -199,7 +199,7 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 // newIface makes the record of an open transport. The caller must add it to the engine.
 func (w *Worker) newIface(o *offer, u uct.Iface) *iface {
 	ext := u.Ext()
-	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address, port: ext.Port, dials: ext.Dials}
+	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address, port: ext.Port, dials: ext.Dials, writes: ext.Push != nil}
 	if w.ctx.cfg.Costs != CostsDeclared {
 		i.measure = ext.Measure
 	}
