@@ -37,7 +37,7 @@ var tupleProtocol = protocol{
 	alarm:        func(w *Worker) { w.tuples.retryStops() },
 	messaging:    (*EP).newTupleLink,
 	deferred:     func(e *EP) { e.msgs.useReleased() },
-	unsent:       (*Request).uncount,
+	unsent:       (*Request).tupleUnsent,
 	lanesClosing: func(e *EP, st ucs.Status) { e.msgs.endTuples(st) },
 	lanesClosed:  func(e *EP) { e.msgs.endQueues() },
 	stopped:      func(e *EP) { e.msgs.endQueues() },

@@ -21,7 +21,7 @@ type tupleLink struct {
 	in  tupleSource
 
 	requeued []*Request // messages of a closed queue that are going to wait
-	released bool       // credit that messages in queues withheld was released, and other messages have not used it yet
+	released bool       // credit that messages in queues withheld, or canceled ones have used, was released, and other messages have not used it yet
 
 	iface  *iface  // with the queues for the peer
 	queues int     // number of queues
@@ -65,9 +65,12 @@ func (m *messages) endQueues() {
 	}
 }
 
-// uncount is called when a message outside of queues does not arrive in its turn: it was canceled before it was sent, or was
-// sent out of turn. The receiver does not count it.
-func (r *Request) uncount() {
+// tupleUnsent is called when a message outside of queues does not arrive in its turn: it was canceled before it was sent, or was
+// sent out of turn. The receiver does not count it, and the credit that it had returns.
+func (r *Request) tupleUnsent() {
+	if m := r.ep.msgs; m != nil && m.tuple != nil {
+		m.tuple.creditReleased()
+	}
 	if r.msg != nil && !r.msg.place.IsZero() {
 		r.ep.msgs.tuple.out.Uncount(r.msg.place)
 		r.msg.place = tuple.SendPlace{}

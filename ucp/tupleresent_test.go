@@ -11,6 +11,8 @@ import (
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/window"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
 )
 
 // narrow is a configuration whose windows do not grow, so that messages soon wait for credit.
@@ -98,6 +100,52 @@ func TestTuple_ResentIsCanceled(t *testing.T) {
 	settleQueues(p)
 	assert.Equal(t, []uint64{9, 10, 11}, receiveTags(p, 3))
 	for _, s := range append(append(sent, first...), last...) {
+		s.Release()
+	}
+}
+
+// refusing is a layer that refuses all active messages while refuse returns true.
+type refusing struct{ refuse func() bool }
+
+func (l *refusing) layer() wrap.Hooks { return wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(l) }} }
+
+// Before implements wrap.Interceptor.
+func (l *refusing) Before(v uct.Variant) error {
+	if v == uct.AMBcopy && l.refuse() {
+		return uct.ErrNoResource
+	}
+	return nil
+}
+
+// After implements wrap.Interceptor.
+func (l *refusing) After(uct.Variant, int, error) {}
+
+// TestTuple_ResentIsCanceledBesideStream: the credit of messages that are canceled while they wait for the full lane to be sent
+// again resumes a stream that lacks credit.
+func TestTuple_ResentIsCanceledBesideStream(t *testing.T) {
+	const count = 30 // 12,000 of 16,384 bytes of credit
+	over := &refusing{refuse: func() bool { return false }}
+	p := ucppair.New(t, queues(over.layer()), narrow).Both()
+	openTuple(p, 7)
+	sent := sendMany(p, 7, count)
+	stream, err := p.A.EP.StreamSend(make([]byte, 8000), nil)
+	require.NoError(t, err)
+	require.NotNil(t, stream)
+	over.refuse = func() bool { return tupleStat(p.A.W, "resent") > 0 }
+	p.B.W.TagProbe(7, exact, false)
+	settleQueues(p)
+	canceled := 0
+	for _, s := range sent[1:] {
+		require.True(t, s.Queued())
+		require.True(t, s.Cancel())
+		canceled++
+	}
+	require.False(t, stream.Done())
+	over.refuse = func() bool { return false }
+	settleQueues(p)
+	require.True(t, stream.Done())
+	receiveUnexpected(p, 7, count-canceled)
+	for _, s := range append(sent, stream) {
 		s.Release()
 	}
 }

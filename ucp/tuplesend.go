@@ -259,7 +259,8 @@ func (s *tupleSend) takeBack() *Request {
 	return r
 }
 
-// creditReleased makes the next Progress send messages that wait for the credit of a message in a queue.
+// creditReleased makes the next Progress send messages that wait for the credit of a message in a queue, or of one that was
+// canceled.
 func (l *tupleLink) creditReleased() {
 	if e := l.m.e; e.state <= epClosing && l.m.blocks(nil) {
 		l.released = true
@@ -267,7 +268,7 @@ func (l *tupleLink) creditReleased() {
 	}
 }
 
-// useReleased sends messages that have waited for the credit of messages in queues. m may be nil.
+// useReleased sends messages that have waited for that credit. m may be nil.
 func (m *messages) useReleased() {
 	if m == nil || m.tuple == nil || !m.tuple.released {
 		return
