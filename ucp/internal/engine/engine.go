@@ -266,7 +266,7 @@ func (e *Engine) BeginClose() {
 
 // Stop stops polling and closes all ifaces. Afterwards no operation of a transport is in flight.
 func (e *Engine) Stop() (errs []error) {
-	e.stopped = true
+	e.stopped, e.pushers = true, nil
 	for _, i := range slices.Backward(e.ifaces) {
 		errs = append(errs, i.Close())
 	}

@@ -194,8 +194,12 @@ func (l *cooldown) Progress() int {
 	return 0
 }
 
-// repoll rebuilds the lists of polled, draining and resting ifaces.
+// repoll rebuilds the lists of polled, draining and resting ifaces. After Stop it does nothing: an event may have ended the sleep of
+// a goroutine while another one closed the engine, and a later Progress handles that event.
 func (e *Engine) repoll() {
+	if e.stopped {
+		return
+	}
 	e.setHot(noPoller{}, quiet, false)
 	e.polled, e.kernel = 0, false
 	e.idle, e.draining, e.unflagged, e.eventFDs = nil, nil, nil, nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -209,6 +210,35 @@ func TestPark_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 		}
 		assert.Equal(t, polls, other.polls, "it rests again")
 	}
+}
+
+// TestProgress_AfterClose: Progress and Push do not use closed ifaces, also if an event of an iface without endpoints has ended the
+// sleep of a goroutine while another one closed the engine.
+func TestProgress_AfterClose(t *testing.T) {
+	f := newEventFake(t, 0)
+	joined := f.checking()
+	var r rig
+	r.Init(&r.owner, 1, false)
+	r.Add(&Iface{}, f)
+	r.Start()
+	ready, err := r.ReadyToSleep(never)
+	require.NoError(t, err)
+	require.True(t, ready)
+	raise(t, f.event)
+	readable, err := r.park.wait(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Len(t, readable, 1)
+	require.Len(t, r.Stop(), 1)
+	require.NoError(t, r.Close())
+	r.markWoken(readable)
+	joined.pushed = false
+	polls := f.polls
+	for range 2 * IdleTicks {
+		r.Progress()
+		r.Push()
+	}
+	assert.Equal(t, polls, f.polls)
+	assert.False(t, joined.pushed)
 }
 
 // TestAddLater: AddLater ends the sleep of another goroutine. The iface rests later, and its events end later sleeps.
