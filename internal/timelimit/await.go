@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Await looks so often without a pause: what takes microseconds is over by then. Then it sleeps
-// between looks, twice as long each time. A sleep counts ten of the longest pauses at most.
+// Await first calls done yields times without a sleep, which is enough for events within microseconds. Then
+// it sleeps between two calls, each time twice as long, from pauseMin to pauseMax. A sleep counts at most
+// pauseMost.
 const (
 	yields    = 100
 	pauseMin  = 20 * time.Microsecond
@@ -14,9 +15,9 @@ const (
 	pauseMost = 10 * pauseMax
 )
 
-// Await calls done until that returns true, for d at most, and reports whether it has. It blocks the
-// calling goroutine, on which done runs, and yields or sleeps between the calls. done is called some
-// 100 times at least, and after the last sleep.
+// Await calls done until it returns true, for at most d, and reports whether it has returned true. It blocks
+// the calling goroutine, which runs done, and yields or sleeps between the calls. It calls done at least
+// yields times, and after the last sleep.
 func Await(d time.Duration, done func() bool) bool {
 	for range yields {
 		if done() {
@@ -36,9 +37,9 @@ func Await(d time.Duration, done func() bool) bool {
 	}
 }
 
-// Poll calls progress until done returns true, or until the wait is over, and reports whether it is
-// done. It blocks the calling goroutine, on which both run, and yields after rounds in which progress
-// has returned 0, nothing found. Only there it looks at the time.
+// Poll calls progress until done returns true or the limit is reached, and reports whether done has returned
+// true. It blocks the calling goroutine, which runs both. After a call of progress that returns 0, it checks
+// the limit and yields.
 func (l *Limit) Poll(done func() bool, progress func() int) bool {
 	for !done() {
 		if progress() == 0 {
