@@ -11,11 +11,10 @@ import (
 	"github.com/gucx/gucx/internal/timelimit"
 )
 
-// acceptPause is how long the accept loop pauses when the process is out of descriptors.
+// acceptPause is the pause of the accept loop when the process has no free descriptor.
 const acceptPause = 100 * time.Millisecond
 
-// acceptLoop takes connections until the port is closed. Other users are turned
-// away here, so that they never take a handshake slot.
+// acceptLoop accepts connections until the port is closed.
 func (p *Port) acceptLoop() {
 	for {
 		conn, err := p.listener.AcceptUnix()
@@ -32,7 +31,7 @@ func (p *Port) acceptLoop() {
 	}
 }
 
-// sleep waits for d; false when the port was closed meanwhile.
+// sleep waits for d; false if the port was closed in the meantime.
 func (p *Port) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -44,8 +43,8 @@ func (p *Port) sleep(d time.Duration) bool {
 	}
 }
 
-// dispatch starts the handshake on a connection as soon as there is a slot; false
-// when the port is closed.
+// dispatch rejects connections of other users, which therefore never occupy a slot. For the others it starts the
+// handshake as soon as there is a slot. It returns false if the port is closed.
 func (p *Port) dispatch(conn *net.UnixConn) bool {
 	who, err := peerOf(conn)
 	who.own = p.cfg.AllowUIDs[0]
@@ -62,7 +61,7 @@ func (p *Port) dispatch(conn *net.UnixConn) bool {
 	return p.spawn(func() { p.serve(conn, who) })
 }
 
-// serve answers a connection, and has the link watched if it becomes one.
+// serve runs the handshake of a connection and then frees the slot.
 func (p *Port) serve(conn *net.UnixConn, who peer) {
 	p.accept(conn, who)
 	<-p.slots
@@ -91,7 +90,7 @@ func (p *Port) accept(conn *net.UnixConn, who peer) {
 	if reason != 0 {
 		p.count.refused.Add(1)
 		_ = send(conn, p.refusal(reason))
-		_ = conn.Close() // the refusal is the last word
+		_ = conn.Close() // nothing follows the refusal
 		_ = l.Close()
 		return
 	}
@@ -99,11 +98,11 @@ func (p *Port) accept(conn *net.UnixConn, who peer) {
 	_ = l.start(func() error { return p.welcome(l) })
 }
 
-// expire has a handshake no longer wait for the peer's message. Its own does not block: it is the
-// first on the connection, so that there is room for it.
+// expire makes the handshake stop waiting for the peer's message. Sending does not block: the message of this side is
+// the first one on the connection, so there is room for it.
 func expire(conn *net.UnixConn) { _ = conn.SetReadDeadline(time.Now()) }
 
-// reject closes a connection that did not deliver a hello.
+// reject closes a connection without a valid hello. err is the reason.
 func (p *Port) reject(conn *net.UnixConn, err error) {
 	switch {
 	case errors.Is(err, errVersion):
@@ -124,8 +123,8 @@ func (p *Port) refusal(r Reason) *frame {
 	return &frame{kind: kindRefuse, reason: r, from: p.cfg.GID}
 }
 
-// admit turns a hello into an inbound link that the owner has agreed to. On a
-// reason the link is the caller's to close.
+// admit makes an inbound link of a hello, and calls OnLink. If it returns a reason for a refusal, the caller must close
+// the link.
 func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	switch {
 	case hello.to != p.cfg.GID:
@@ -153,8 +152,8 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	return 0
 }
 
-// reasonOf says whether a segment was not mapped because of what it is, or for want of room here,
-// which there may be at another time.
+// reasonOf returns the reason why a segment was not mapped: ReasonLimit if this process lacks resources, which may be
+// temporary, ReasonSegments if the segment is not valid.
 func reasonOf(err error) Reason {
 	if outOfRoom(err) {
 		return ReasonLimit
@@ -162,7 +161,7 @@ func reasonOf(err error) Reason {
 	return ReasonSegments
 }
 
-// welcome hands the port's segments to the dialer.
+// welcome sends the port's segments to the dialer.
 func (p *Port) welcome(l *Link) error {
 	return send(l.conn, &frame{
 		kind:     kindWelcome,

@@ -11,86 +11,84 @@ import (
 )
 
 // Config describes a port. Service, GID, Layout, Table, Arena, WakeFD and LinkLen have no
-// default. What is passed in stays the caller's, and must stay open until Close.
+// default. The caller owns the segments and descriptors, and must not close them before Close of the port has returned.
 type Config struct {
-	// Service names the kind of port: ports of different services do not see each other. It is
-	// part of the socket's name and stands in errors. Required; at most 16 bytes.
+	// Service is the type of the port: ports connect only to ports of the same service. It is
+	// part of the socket's name and of errors. Required; at most 16 bytes.
 	Service string
 
-	// GID is this port's address. Nobody else on the host may listen on it.
+	// GID is the address of this port. It must be unique on the host.
 	GID [16]byte
 
-	// Layout is the version of what is inside the segments. Both sides of a link
-	// must have the same.
+	// Layout is the version of the contents of the segments. It must be the same on both sides of a link.
 	Layout uint32
 
-	// Table is given to dialers for reading; made with memfd.PeersRead.
+	// Table is mapped by dialers for reading. It was created with memfd.PeersRead.
 	Table *memfd.Segment
 
-	// Arena is given to dialers for writing; made with memfd.PeersWrite. A port
-	// that dials gives it to the acceptor too, which maps the first ControlLen bytes.
+	// Arena is mapped by dialers for writing. It was created with memfd.PeersWrite. If this port
+	// dials, the acceptor also maps its first ControlLen bytes.
 	Arena *memfd.Segment
 
-	// ControlLen is how much of the dialer's arena an acceptor maps at least, in bytes.
+	// ControlLen is the minimum length that an acceptor maps of the dialer's arena, in bytes.
 	// 0 means one page.
 	ControlLen int
 
-	// DialLen is how much of the acceptor's arena a dialer maps at least, in bytes, before
-	// it asks for more: see memfd.Segment.Grow. 0 means all.
+	// DialLen is the minimum length that a dialer maps of the acceptor's arena, in bytes. The dialer
+	// maps more by memfd.Segment.Grow. 0 means all.
 	DialLen int
 
-	// Mapper maps tables and arenas of peers. Ports that share one map those of a peer
-	// once. nil means one of the port's own.
+	// Mapper maps tables and arenas of peers. Ports with the same Mapper share the mappings of a peer.
+	// nil means a Mapper for this port alone.
 	Mapper *memfd.Mapper
 
 	// LinkLen is the length of the segment that a dialer creates for each link, in
-	// bytes, rounded up to a page. Both sides of a link must have the same.
+	// bytes, rounded up to a page. It must be the same on both sides of a link.
 	LinkLen int
 
 	// WakeFD is Waker.PeerFD: the write end of a pipe, which peers open anew.
 	WakeFD int
 
-	// AllowUIDs lists users, beside this process's effective user, that may
-	// connect and may be connected to. It means trust: see the package comment.
+	// AllowUIDs lists the users, besides the effective user of this process, whose processes may
+	// connect and may be connected to. The package comment says what they can do.
 	AllowUIDs []uint32
 
-	// SocketDir, if not empty, is where the port's socket is a file, instead of an
-	// abstract name: for processes in different network namespaces that have the
-	// directory mounted, possibly at different paths. The file's mode is 0600, or
-	// 0666 with AllowUIDs; Close removes it, and Listen removes what killed processes
-	// of this user left there. Both sides need it.
+	// SocketDir, if not empty, is the directory of the port's socket, which is then a file instead of an
+	// abstract name. Processes in different network namespaces can mount the
+	// directory, also at different paths. The mode of the file is 0600, or
+	// 0666 with AllowUIDs. Close removes the file, and Listen removes files that killed processes
+	// of this user have left there. Both sides must set it.
 	SocketDir string
 
 	// Local makes links to other ports of this process without a socket, if they have it too: the dialer's
 	// goroutine calls OnLink. Such a link uses no descriptors but the pipes, and the segments of many links share a mapping.
 	Local bool
 
-	// MaxLinks bounds the inbound links that are not closed yet. 0 means 1024.
+	// MaxLinks limits the inbound links that are not closed. 0 means 1024.
 	MaxLinks int
 
-	// MaxHandshakes bounds the inbound handshakes under way; more connections
+	// MaxHandshakes limits the inbound handshakes in progress; further connections
 	// wait in the listen backlog. 0 means 64.
 	MaxHandshakes int
 
-	// HandshakeTimeout bounds a handshake, on either side, as package timelimit counts. 0 means 5 s.
+	// HandshakeTimeout limits a handshake, on either side, by package timelimit. 0 means 5 s.
 	HandshakeTimeout time.Duration
 
-	// MaxTableLen and MaxArenaLen bound what a peer may offer, in bytes. 0 means
-	// 1 GiB and 1 TiB; it is address space, not memory.
+	// MaxTableLen and MaxArenaLen limit the segments of a peer, in bytes. 0 means
+	// 1 GiB and 1 TiB of address space.
 	MaxTableLen int
 	MaxArenaLen int
 
-	// OnLink is told of each inbound link before the dialer learns that it was
-	// accepted, so nothing the dialer does can precede it. An error refuses the
-	// link; the Inbound is closed by the port then, as it is when Close comes
-	// before WELCOME. It runs on a goroutine of the
-	// port, several may run at once, and it must not call Port.Close. nil refuses all.
+	// OnLink is called for each inbound link before WELCOME is sent, so the dialer can use the link only
+	// afterwards. If OnLink returns an error, the link is rejected and the port closes the Inbound. The port also
+	// closes it if Close is called before WELCOME is sent. OnLink runs on goroutines of the port, several at the same
+	// time, and must not call Port.Close. nil rejects all links.
 	OnLink func(*Inbound) error
 }
 
 const (
 	defaultMaxLinks         = 1024
-	defaultMaxHandshakes    = 64              // as many as take a thread each without harm
+	defaultMaxHandshakes    = 64              // each may occupy a thread
 	defaultHandshakeTimeout = 5 * time.Second // a live process on an overloaded machine took more than 1 s
 	defaultMaxTableLen      = 1 << 30
 	defaultMaxArenaLen      = 1 << 40 // 1/128 of the address space of amd64

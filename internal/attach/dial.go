@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialPause is how long a dialer waits while the acceptor's backlog is full; the
-// kernel offers no event for that.
+// dialPause is the pause of a dialer while the acceptor's backlog is full; the
+// kernel has no event for that.
 const dialPause = 5 * time.Millisecond
 
-// Dial reaches the port with the given GID; the own GID is fine. It blocks until
-// the acceptor has answered, for HandshakeTimeout or until ctx is done at most. While 64 other dials of
-// the process are under way it waits before that, until ctx is done at most.
+// Dial connects to the port with the given GID, which may be the GID of p itself. It blocks until the acceptor has replied,
+// but at most for HandshakeTimeout or until ctx is done. If 64 other dials of the process are in progress, it first waits
+// for one of them, or until ctx is done.
 //
 // Errors, all within a *ucs.OpError: ucs.ErrUnreachable (no process listens on gid),
 // ucs.ErrTimedOut (acceptor stopped or too busy), ErrForeignUser, ErrProtocol,
@@ -83,8 +83,8 @@ func (p *Port) newOutbound(conn *net.UnixConn, who peer, gid [16]byte) *Outbound
 	return &Outbound{Link: l}
 }
 
-// introduceIn runs the dialer's side of the handshake until bound is done at most. An answer that has
-// come by then is good, unless ctx is done too, or the port is closed.
+// introduceIn runs the dialer's side of the handshake, at most until bound is done. A reply that has
+// arrived by then is valid, unless ctx is done too or the port is closed.
 func (p *Port) introduceIn(ctx, bound context.Context, out *Outbound) error {
 	stop := context.AfterFunc(bound, func() { expire(out.conn) })
 	err := p.introduce(out)
@@ -94,7 +94,7 @@ func (p *Port) introduceIn(ctx, bound context.Context, out *Outbound) error {
 	return err
 }
 
-// establish hands the link to the port and starts it.
+// establish adds the link to the port and starts it.
 func (p *Port) establish(l *Link) error {
 	if err := p.adopt(l); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p *Port) establish(l *Link) error {
 	return l.start(nil)
 }
 
-// connect finds the listener of an allowed user and makes sure that it is one.
+// connect connects to a listener, and checks that its process belongs to an allowed user.
 func (p *Port) connect(ctx context.Context, gid [16]byte, slot *dialSlot) (*net.UnixConn, peer, error) {
 	conn, err := p.connectAny(ctx, gid, slot)
 	if err != nil {
@@ -170,7 +170,7 @@ func (p *Port) introduce(out *Outbound) error {
 	return p.acceptReply(out, &reply, fds)
 }
 
-// acceptReply checks the acceptor's reply and maps what it offers.
+// acceptReply checks the acceptor's reply and maps its segments.
 func (p *Port) acceptReply(out *Outbound, reply *frame, fds rights) (err error) {
 	switch {
 	case reply.kind == kindRefuse:
@@ -208,7 +208,7 @@ func (p *Port) checkLengths(table, arena uint64) error {
 	return nil
 }
 
-// dialError says in ucs terms why a dial ended. ctx is the caller's.
+// dialError returns the error of a dial, which matches an error of package ucs. ctx is the caller's.
 func (p *Port) dialError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -231,7 +231,7 @@ func (p *Port) dialError(ctx context.Context, err error) error {
 	return err
 }
 
-// listenError says why a port cannot be opened.
+// listenError returns the error of a port that cannot be opened.
 func listenError(service string, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
 		err = fmt.Errorf("%w: address in use by another process", ucs.ErrBusy)

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// maxDials is how many dials of this process are under way at a time. A dial ends when its link has moved to
-	// an older connection, or is the first one. Until then it takes up to 9 descriptors if both ends are in this
-	// process: two sockets, the link segment, and three that come with the message to either side.
+	// maxDials is the maximum number of dials of this process in progress. A dial is complete when its link has moved to
+	// an older connection, or is the first one. Until then it uses up to 9 descriptors if both ends are in this
+	// process: two sockets, the link segment, and three that arrive with the message to either side.
 	maxDials = 64
 
-	// dialPatience is after how long a dial is late, as the process at the other end is stopped or overloaded.
-	// Late dials do not count, and neither do other dials to that process until none is late: they have one
-	// descriptor each.
+	// dialPatience is the time after which a dial is late, because the process at the other end is stopped or overloaded.
+	// Late dials do not count, and neither do other dials to that process until none is late: each has one
+	// descriptor.
 	dialPatience = 2 * time.Second
 )
 
 // dialSlots has an element for each dial that counts.
 var dialSlots = make(chan struct{}, maxDials)
 
-// lateDials are the numbers of late dials to processes.
+// lateDials has the number of late dials for each process.
 var lateDials struct {
 	sync.Mutex // also of the fields of dialSlot; no other lock is taken while it is held
 	to         map[peer]int
 }
 
-// dialSlot is what a dial has while it is under way.
+// dialSlot is the state of a dial in progress.
 type dialSlot struct {
-	who    peer // zero until it is known
+	who    peer // zero until reached is called
 	counts bool
 	late   bool
 	over   bool
@@ -52,7 +52,7 @@ func (p *Port) acquireDialSlot(ctx context.Context) (*dialSlot, error) {
 	return s, nil
 }
 
-// release makes the dial one that does not count, until acquire.
+// release makes the dial not count until acquire is called.
 func (s *dialSlot) release() {
 	lateDials.Lock()
 	defer lateDials.Unlock()
@@ -72,7 +72,7 @@ func (s *dialSlot) acquire(ctx context.Context) error {
 	return nil
 }
 
-// free makes the dial one that does not count. The lock is held.
+// free makes the dial not count. The lock is held.
 func (s *dialSlot) free() {
 	if s.counts {
 		s.counts = false
@@ -80,7 +80,7 @@ func (s *dialSlot) free() {
 	}
 }
 
-// setLate is called when the dial has taken long.
+// setLate is called after dialPatience.
 func (s *dialSlot) setLate() {
 	lateDials.Lock()
 	defer lateDials.Unlock()
@@ -98,7 +98,7 @@ func (s *dialSlot) setLate() {
 	lateDials.to[s.who]++
 }
 
-// reached is called when it is known which process the dial leads to.
+// reached is called when the kernel has reported the process at the other end.
 func (s *dialSlot) reached(who peer) {
 	lateDials.Lock()
 	defer lateDials.Unlock()

@@ -13,8 +13,8 @@ import (
 // this one nor in Config.AllowUIDs.
 var ErrForeignUser = errors.New("peer belongs to another user")
 
-// ErrProtocol: the process at the other end does not speak this handshake. With a
-// dialer it means that something else sits on the peer's name.
+// ErrProtocol: the process at the other end does not use this handshake. At a
+// dialer it means that another program listens under the peer's name.
 var ErrProtocol = errors.New("handshake violated")
 
 // Reason is why an acceptor refuses a link.
@@ -25,7 +25,7 @@ const (
 	ReasonVersion  Reason = 1 + iota // handshake version
 	ReasonLayout                     // Config.Layout or LinkLen differ
 	ReasonAddress                    // the GID dialed is not the acceptor's
-	ReasonSegments                   // the descriptors are not what they must be
+	ReasonSegments                   // the descriptors are not valid segments
 	ReasonLimit                      // MaxLinks reached, or this process has no memory or descriptors left
 	ReasonOwner                      // OnLink returned an error
 )

@@ -18,11 +18,11 @@ import (
 //	16  16B  GID of the sender
 //	32  16B  GID of the receiver
 //	48  u64  link length (hello), table length (welcome)
-//	56  u64  arena length (welcome), name of the link (hello)
+//	56  u64  arena length (welcome), id of the link (hello)
 //
 // The flag of a welcome is 1 if the acceptor shares connections with the dialer's process: see Link.peerShares.
 // Fields that a kind does not have are zero. The first 16 bytes and the refuse
-// message stay as they are in every version, so that versions can refuse each other.
+// message are the same in every version, so that sides with different versions can refuse each other.
 type frame struct {
 	kind     kind
 	layout   uint32
@@ -63,7 +63,7 @@ const flagShares = 1
 var (
 	errMalformed = errors.New("malformed handshake message")
 	errVersion   = errors.New("handshake version not supported")
-	// errDescriptors: a message came with descriptors, and this process may have no more.
+	// errDescriptors: a message has descriptors, and this process cannot have more.
 	errDescriptors = fmt.Errorf("descriptors of a handshake message: %w", unix.EMFILE)
 )
 
@@ -85,8 +85,8 @@ func (f *frame) encode() []byte {
 	return b
 }
 
-// decodeFrame takes exactly what encode makes, and a refuse of any version. It
-// does not keep b. Errors: errMalformed, errVersion.
+// decodeFrame accepts exactly the bytes that encode returns, and a refuse of any version. It
+// does not retain b. Errors: errMalformed, errVersion.
 func decodeFrame(b []byte) (frame, error) {
 	le := binary.LittleEndian
 	if len(b) != frameLen || le.Uint32(b) != frameMagic {
@@ -114,7 +114,7 @@ func decodeFrame(b []byte) (frame, error) {
 	return f, f.check()
 }
 
-// check holds the rules that need no knowledge of the port.
+// check checks the rules that do not depend on the port.
 func (f *frame) check() error {
 	ok := false
 	switch f.kind {

@@ -11,13 +11,13 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Link is what both ends of a link have. It is up until the peer dies or closes,
+// Link is one end of a link. It is up until the peer dies or closes,
 // or this side closes.
 type Link struct {
-	// PeerGID is the GID the peer gave; an acceptor cannot verify it.
+	// PeerGID is the GID that the peer has sent; an acceptor cannot verify it.
 	PeerGID [16]byte
-	// PeerPID is the kernel's word for the peer's process, in this process's pid
-	// namespace; 0 when it is not visible there.
+	// PeerPID is the process of the peer, as the kernel reports it in the PID
+	// namespace of this process; 0 if it is not visible there.
 	PeerPID int
 	// PeerUID is the peer's effective user.
 	PeerUID uint32
@@ -26,7 +26,7 @@ type Link struct {
 	WakeFD int
 
 	port   *Port
-	conn   *net.UnixConn // that it was made on
+	conn   *net.UnixConn // connection of the handshake
 	id     linkID
 	dialed bool        // by this side
 	ownUID uint32      // see peer.own
@@ -40,19 +40,19 @@ type Link struct {
 
 	counted bool // against MaxLinks; under port.mu
 
-	// peerShares: of a dialer, the acceptor knows which process this is, and so finds the link when it is asked to move
-	// it. The PID of a process may be visible to one side only.
+	// peerShares of a dialer: the PID of this process is visible to the acceptor, so that the acceptor finds the link
+	// after MOVE. A PID may be visible to one side only.
 	peerShares bool
 
 	// Under processes.Mutex:
-	shared      *sharedConn // that carries it; nil during the handshake
-	next        *sharedConn // of a dialer: that it moves to
+	shared      *sharedConn // connection that carries the link; nil during the handshake
+	next        *sharedConn // of a dialer: connection to which the link moves
 	dialing     *dialSlot   // of a dialer, as long as the link may move
 	hasMoved    bool        // of an acceptor
-	endedOnNext linkMsgKind // how the peer has ended it, by what it said on next
-	endedBy     linkMsgKind // how the peer has ended it; 0: it has not said that
-	sentLeft    bool        // this side has hung up
-	ended       bool        // this side has closed it, or the peer has ended it
+	endedOnNext linkMsgKind // message on next by which the peer has ended the link
+	endedBy     linkMsgKind // message by which the peer has ended the link; 0 if there was none
+	sentLeft    bool        // this side has sent LEFT
+	ended       bool        // this side has closed the link, or the peer has ended it
 
 	mu      sync.Mutex
 	closed  bool
@@ -61,7 +61,7 @@ type Link struct {
 	hooks   []func()
 }
 
-// own makes a segment one that Close closes, and returns it.
+// own makes Close close the segment s, and returns s.
 func (l *Link) own(s *memfd.Segment, err error) (*memfd.Segment, error) {
 	if err == nil {
 		l.segs = append(l.segs, s)
@@ -69,8 +69,8 @@ func (l *Link) own(s *memfd.Segment, err error) (*memfd.Segment, error) {
 	return s, err
 }
 
-// arenaAccess is how a peer's arena is mapped. Huge pages are taken from this user's
-// processes only: see memfd.HugePages.
+// arenaAccess returns the access with which a peer's arena is mapped. Huge pages are accepted only from
+// processes of this user: see memfd.HugePages.
 func (l *Link) arenaAccess() memfd.Access {
 	if l.PeerUID == uint32(os.Geteuid()) {
 		return memfd.ReadWrite | memfd.HugePages
@@ -78,7 +78,7 @@ func (l *Link) arenaAccess() memfd.Access {
 	return memfd.ReadWrite
 }
 
-// openWake opens the peer's pipe, for Close to close.
+// openWake opens the peer's pipe. Close closes it.
 func (l *Link) openWake(fd int) (err error) {
 	if l.wake, err = sharePipe(fd); err == nil {
 		l.WakeFD = l.wake.fd
@@ -115,21 +115,20 @@ func newLink(p *Port, conn *net.UnixConn, who peer, gid [16]byte) *Link {
 	return l
 }
 
-// Up reports whether the link is up, as far as is known. Costs one atomic load.
+// Up reports whether the link is up, as far as is known. It costs one atomic load.
 func (l *Link) Up() bool { return l.up.Load() }
 
-// PeerStays reports, of a link that is down, whether the peer has ended it alone and has its
-// port still: a dial took it too long, or it has done with the link. False if the port is
-// closed, the process is dead or this side was first.
+// PeerStays reports, for a link that is down, whether the peer has closed only this link and its port is
+// still open: a dial has exceeded its time limit, or the peer no longer needs the link. It returns false if the port of
+// the peer is closed, its process is dead, or this side has closed first.
 func (l *Link) PeerStays() bool { return l.peerStays.Load() }
 
-// Done is closed when the link goes down, for whatever reason.
+// Done is closed when the link goes down, for any reason.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// AfterDown has f called once, when the link goes down by the peer's doing (also
-// by its death); at once, in the caller's goroutine, when that has happened
-// already. f is not called once this side has closed the link. f runs on the
-// link's goroutine; it may call Close of the link, and must not call Port.Close.
+// AfterDown makes the link call f once when the peer brings it down, also by its
+// death. If that has happened already, AfterDown calls f itself. After this side has closed the link,
+// f is not called. Otherwise f runs on a goroutine of the link. It may call Close of the link, and must not call Port.Close.
 func (l *Link) AfterDown(f func()) {
 	l.mu.Lock()
 	down := false
@@ -152,18 +151,17 @@ func (l *Link) isClosed() bool {
 	return l.closed
 }
 
-// isAlone reports whether the link is its owner's alone.
+// isAlone reports whether HangUp was called: the owner and not the port closes the link.
 func (l *Link) isAlone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hungUp
 }
 
-// HangUp tells the peer that this side goes, and makes the link its owner's alone: the
-// port's Close neither closes it nor waits for it. The peer may be in the middle of an
-// access; segments and the guards in them stay mapped, and functions of AfterDown are
-// called when the peer has hung up too or is dead, and so is inside no more. The owner
-// then calls Close.
+// HangUp sends LEFT to the peer. From then on the port's Close neither closes the link nor waits for it. The peer
+// may have an access in progress, so the segments with their guards remain mapped. Functions of AfterDown are
+// called when the peer has closed the link too or is dead, and has no access in progress. Then the owner must
+// call Close.
 func (l *Link) HangUp() {
 	l.mu.Lock()
 	l.hungUp = true
@@ -198,9 +196,9 @@ func (l *Link) untrack() {
 	}
 }
 
-// Close ends the link and gives back mappings and descriptors of it. Nobody may
-// use its segments or WakeFD any more. Idempotent; does not wait for a running
-// AfterDown function, so may be called by one.
+// Close closes the link, its mappings and its descriptors. The caller must not use its segments or
+// WakeFD afterwards. Idempotent. Close does not wait for a running function of AfterDown, which may
+// therefore call it.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -221,8 +219,8 @@ func (l *Link) Close() error {
 	return l.release()
 }
 
-// disconnect sends the peer that this side accesses its memory over the link no more, and closes the
-// connection if that carries no other link.
+// disconnect sends kind, which means that this side no longer accesses memory of the peer over the link. It closes the
+// connection if the connection carries no other link.
 func (l *Link) disconnect(kind linkMsgKind) {
 	processes.Lock()
 	defer unlockProcesses()
@@ -241,12 +239,12 @@ func (l *Link) disconnect(kind linkMsgKind) {
 	if inbound := l.shared.peer.inbound; inbound[l.id] == l {
 		delete(inbound, l.id)
 	}
-	knows := l.endedBy == msgClosed || l.endedBy == msgGone // the peer has closed it first
+	closedByPeer := l.endedBy == msgClosed || l.endedBy == msgGone
 	for _, c := range []*sharedConn{l.shared, l.next} {
 		if c == nil {
 			continue
 		}
-		if !knows {
+		if !closedByPeer {
 			c.send(kind, l.id)
 		}
 		c.remove(l)
@@ -261,9 +259,9 @@ func (l *Link) release() error {
 	return errors.Join(append(errs, l.wake.close())...)
 }
 
-// start has the port wait for the end of the link, and its connection be read. welcome is what the acceptor
-// tells the dialer first, or nil; if it fails the link still goes down when the dialer has gone. ErrClosed,
-// and the link is down, when the port is closed.
+// start makes Port.Close wait until the link is down, and starts to read its connection. welcome sends the first message
+// of the acceptor; it is nil at the dialer. If welcome fails, the link goes down when the dialer has closed. If the port
+// is closed, start returns ErrClosed and the link is down.
 func (l *Link) start(welcome func() error) error {
 	entered := l.port.enter()
 	l.mu.Lock()
@@ -293,14 +291,14 @@ func (l *Link) connect(welcome func() error) {
 	switch {
 	case l.sentLeft:
 	case welcome != nil && welcome() != nil:
-		_ = c.conn.CloseWrite() // the dialer goes, if it has not; the owner then learns that
+		_ = c.conn.CloseWrite() // then the dialer closes, unless it has closed already, and the link goes down
 	default:
 		c.share(l)
 	}
 	go c.read()
 }
 
-// goDown reports once that the link is down. stays: see PeerStays.
+// goDown marks the link as down and calls the functions of AfterDown, once. stays: see PeerStays.
 func (l *Link) goDown(stays bool) {
 	l.mu.Lock()
 	if !l.up.Load() {

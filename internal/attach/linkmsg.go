@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// linkID is the name of a link on a connection: a random number that the dialer chooses, and that only the
-// two processes know. It is not 0.
+// linkID identifies a link on a connection: a random number, not 0, that the dialer chooses and no third process gets.
 type linkID uint64
 
 func newLinkID() linkID {
@@ -21,7 +20,7 @@ func newLinkID() linkID {
 //	0  u32  magic "link"
 //	4  u16  type
 //	6  u16  0
-//	8  u64  name of the link
+//	8  u64  id of the link
 type linkMsg struct {
 	kind linkMsgKind
 	id   linkID
@@ -31,15 +30,15 @@ type linkMsgKind uint16
 
 // Types of messages.
 const (
-	// By the dialer: from now on this connection carries the link, in place of its own.
+	// msgMove, by the dialer: from now on this connection carries the link, and not the connection of its handshake.
 	msgMove linkMsgKind = 1 + iota
-	// By the acceptor, on the connection that carried the link before: it has moved.
+	// msgMoved, by the acceptor over the previous connection of the link: the link has moved.
 	msgMoved
-	// By the acceptor: it ends the link, and keeps it mapped until the dialer closes it.
+	// msgLeft, by the acceptor: it has called HangUp, and the link remains mapped until the dialer closes it.
 	msgLeft
-	// By either side: it has closed the link, and has its port still.
+	// msgClosed, by either side: it has closed the link, and its port is open.
 	msgClosed
-	// By either side: it has closed the link, and closes its port.
+	// msgGone, by either side: it has closed the link, and closes its port.
 	msgGone
 )
 
@@ -56,7 +55,7 @@ func (m linkMsg) encode() []byte {
 	return b
 }
 
-// decodeLinkMsg accepts exactly what encode makes of a valid message. Error: errMalformed.
+// decodeLinkMsg accepts exactly the bytes that encode returns for a valid message. Error: errMalformed.
 func decodeLinkMsg(b []byte) (linkMsg, error) {
 	if len(b) != linkMsgLen {
 		return linkMsg{}, fmt.Errorf("%w: %d bytes about a link", errMalformed, len(b))

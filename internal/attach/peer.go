@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/internal/peercred"
 )
 
-// peer is what the kernel says about the process at the other end: for an accepted
-// connection who connected, for a dialed one who listened. Both sides of a connection have the same three values, each from
+// peer identifies the process at the other end of a connection, as the kernel reports it: the process that connected or,
+// for a dialed connection, the process that listened. Both sides of a connection have the same three values, each from
 // its point of view, unless a PID is not visible.
 type peer struct {
 	pid int // 0: not visible here

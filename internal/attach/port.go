@@ -10,20 +10,19 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Port is a process's presence on the host: a name that peers dial, and the place
-// to dial them from. Methods may be called from any goroutine.
+// Port listens under a name that peers dial, and dials other ports. Any goroutine may call its methods.
 type Port struct {
 	cfg      Config
 	listener *net.UnixListener
 	ctx      context.Context // canceled by Close
 	cancel   context.CancelFunc
-	slots    chan struct{} // one element for each inbound handshake under way
+	slots    chan struct{} // one element for each inbound handshake in progress
 	count    counters
 
 	mu      sync.Mutex
 	closed  bool
-	links   map[*Link]struct{} // not closed yet
-	inbound int                // of them and of handshakes, counted against MaxLinks
+	links   map[*Link]struct{} // links that Close closes
+	inbound int                // number of inbound links and handshakes, limited by MaxLinks
 	wg      sync.WaitGroup     // Add under mu and only while not closed
 }
 
@@ -32,16 +31,16 @@ type counters struct {
 	accepted, foreign, garbage, timeout, refused atomic.Uint64
 }
 
-// Stats is a snapshot of what inbound connections came to. Each is counted once.
+// Stats counts inbound connections by result. Each connection counts once.
 type Stats struct {
 	Accepted uint64 // links made
 	Foreign  uint64 // closed: another user
-	Garbage  uint64 // closed: message malformed, or hung up before a message was complete
-	TimedOut uint64 // closed: said nothing within HandshakeTimeout
-	Refused  uint64 // answered with a refusal
+	Garbage  uint64 // closed: the message was malformed or incomplete
+	TimedOut uint64 // closed: no message within HandshakeTimeout
+	Refused  uint64 // replied to with a refusal
 }
 
-// Listen opens a port: from now on peers may dial it, and OnLink may be called.
+// Listen opens a port. Peers can dial it, and OnLink may be called before Listen has returned.
 //
 // Errors: ucs.ErrInvalidParam (configuration), ucs.ErrBusy (the GID is in use),
 // system call errors.
@@ -72,9 +71,9 @@ func (p *Port) Stats() Stats {
 	}
 }
 
-// Close stops listening, ends dials under way, closes all links and waits for the
-// port's goroutines, so for OnLink and AfterDown functions too; not links after
-// Link.HangUp. Nobody may use segments of the links that it closes any more. Idempotent.
+// Close stops listening, cancels dials in progress, closes all links except those after Link.HangUp, and
+// waits for the goroutines of the port, which also run OnLink and functions of AfterDown. The caller must not use segments
+// of closed links afterwards. Idempotent.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	first := !p.closed
@@ -110,8 +109,8 @@ func (p *Port) allLinks() []*Link {
 	return all
 }
 
-// enter registers a goroutine that Close must wait for; false when the port is
-// closed. The caller calls p.wg.Done when it returns true.
+// enter makes Close wait for a call of p.wg.Done, which the caller must make. It returns false, and does nothing, if the
+// port is closed.
 func (p *Port) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *Port) enter() bool {
 	return true
 }
 
-// spawn runs f on a goroutine that Close waits for; false when the port is closed.
+// spawn runs f on a goroutine that Close waits for; false if the port is closed.
 func (p *Port) spawn(f func()) bool {
 	if !p.enter() {
 		return false
@@ -134,8 +133,7 @@ func (p *Port) spawn(f func()) bool {
 	return true
 }
 
-// adopt makes a link one that Close closes, unless its owner has hung up already. On
-// error the link is the caller's to close.
+// adopt makes Close close the link, unless Link.HangUp was called. After an error the caller must close the link.
 func (p *Port) adopt(l *Link) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +147,7 @@ func (p *Port) adopt(l *Link) error {
 	return nil
 }
 
-// disown makes a link one that Close leaves alone. It still counts against MaxLinks.
+// disown makes Close ignore the link, which still counts against MaxLinks.
 func (p *Port) disown(l *Link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +164,7 @@ func (p *Port) forget(l *Link) {
 	}
 }
 
-// reserve counts an inbound link against MaxLinks; false when there is no room.
+// reserve counts an inbound link against MaxLinks; false if the limit is reached.
 func (p *Port) reserve(l *Link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frameFDs is how many descriptors a hello or a welcome carries.
+// frameFDs is the number of descriptors of a hello and of a welcome.
 const frameFDs = 3
 
-// rights are descriptors that came with a message. The holder closes them,
-// or takes them out one by one.
+// rights are descriptors that arrived with a message. Their owner must close them by close, except those that it has
+// removed.
 type rights []int
 
 // remove removes descriptor i and returns it. The caller must close it.
@@ -24,27 +24,27 @@ func (r rights) remove(i int) int {
 	return fd
 }
 
-// close closes what was not taken.
+// close closes the descriptors that were not removed.
 func (r rights) close() {
 	for i := range r {
 		_ = unix.Close(r.remove(i)) // EBADF for -1, which remove leaves
 	}
 }
 
-// send writes one message with descriptors, which stay the caller's.
+// send writes one message with copies of descriptors, which the caller still owns.
 func send(conn *net.UnixConn, f *frame, fds ...int) error {
 	_, _, err := conn.WriteMsgUnix(f.encode(), unix.UnixRights(fds...), nil)
 	return err
 }
 
 // receive reads one message. A hello and a welcome have exactly frameFDs
-// descriptors, a refuse has none; of anything else all descriptors are closed.
+// descriptors, a refuse has none. Otherwise receive closes all descriptors and returns an error.
 // Errors: io errors, errMalformed, errVersion, errDescriptors.
 func receive(conn *net.UnixConn) (frame, rights, error) {
 	buf := make([]byte, frameLen)
 	oob := make([]byte, unix.CmsgSpace(frameFDs*4))
 	n, oobn, flags, err := readMessage(conn, buf, oob)
-	got, oobErr := parseRights(oob[:oobn]) // also an error or an empty message may bring some
+	got, oobErr := parseRights(oob[:oobn]) // also with an error or an empty message, descriptors may arrive
 	f, err := checkMessage(buf[:max(n, 0)], flags, errors.Join(err, oobErr))
 	if flags&unix.MSG_CTRUNC != 0 && len(got) < frameFDs { // the buffer has room for more
 		err = errDescriptors
@@ -59,8 +59,8 @@ func receive(conn *net.UnixConn) (frame, rights, error) {
 	return f, got, nil
 }
 
-// readMessage is ReadMsgUnix, which reads nothing after the deadline, and looks once more then,
-// without waiting: a process that stood still has not looked before.
+// readMessage is ReadMsgUnix, but after the deadline it reads once more without waiting. ReadMsgUnix reads nothing after
+// the deadline, and a process that was stopped may not have read before it.
 func readMessage(conn *net.UnixConn, buf, oob []byte) (n, oobn, flags int, err error) {
 	n, oobn, flags, _, err = conn.ReadMsgUnix(buf, oob)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -68,7 +68,7 @@ func readMessage(conn *net.UnixConn, buf, oob []byte) (n, oobn, flags int, err e
 	}
 	raw, _ := conn.SyscallConn() // fails only for a nil connection
 	none := err
-	_ = raw.Control(func(fd uintptr) { // an error says that it is closed
+	_ = raw.Control(func(fd uintptr) { // an error means that conn is closed
 		const now = unix.MSG_DONTWAIT | unix.MSG_CMSG_CLOEXEC
 		for {
 			n, oobn, flags, _, err = unix.Recvmsg(int(fd), buf, oob, now)
@@ -103,7 +103,7 @@ func (f *frame) wantFDs() int {
 	return frameFDs
 }
 
-// parseRights returns all descriptors in control data from the kernel, also when
+// parseRights returns all descriptors in control data from the kernel, also if
 // it returns an error.
 func parseRights(oob []byte) (rights, error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)

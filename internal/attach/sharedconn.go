@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what this process knows about a process that it has connections to, which may be itself. The
-// kernel identifies it, by SO_PEERCRED: no peer can claim to be another process.
+// process is the state of this process for one peer process, which may be itself. The
+// kernel identifies the peer process, by SO_PEERCRED: no peer can claim to be another process.
 type process struct {
 	who     peer
-	conns   []*sharedConn    // that links can move to, oldest first
-	inbound map[linkID]*Link // that the process dialed, and that this side has not closed
-	links   int              // made since there is a connection
-	users   int              // connections that are not closed
+	conns   []*sharedConn    // connections to which links can move, oldest first
+	inbound map[linkID]*Link // links that the process has dialed and this side has not closed
+	links   int              // number of links made since the first connection
+	users   int              // number of connections that are not closed
 }
 
-// processes are those that this process has connections to. Its lock is also that of all fields of process
-// and sharedConn, and of fields of Link: nothing waits while it is held, and the only
-// other locks that are taken are Link.mu and that of lateDials.
+// processes contains the processes to which this process has connections. Its lock also protects all fields of process
+// and sharedConn, and some fields of Link. No code waits while it has the lock. Link.mu and the lock of lateDials
+// are locked after it, and no other lock.
 var processes struct {
 	sync.Mutex
 	by    map[peer]*process
-	close []*net.UnixConn // by who unlocks
+	close []*net.UnixConn // connections that unlockProcesses closes
 }
 
-// unlockProcesses ends what began with processes.Lock. It closes the connections that are not used any more: that
+// unlockProcesses unlocks processes. Then it closes the connections that are no longer used, which
 // waits for their readers.
 func unlockProcesses() {
 	unused := processes.close
@@ -41,31 +41,31 @@ func unlockProcesses() {
 	}
 }
 
-// sharedConn is a connection after the handshake. It carries the link that it was made for, and links of
-// the same two processes, whichever of them has dialed, that have moved to it.
+// sharedConn is a connection after the handshake. It carries the link of its handshake, and other links between
+// the same two processes that have moved to it, whichever process has dialed them.
 type sharedConn struct {
 	conn   *net.UnixConn
 	peer   *process
-	links  map[linkID]*Link // carried, and those that are about to move here
-	queue  []linkMsg        // that the peer has no room for; a goroutine sends the first one
-	down   bool             // the peer is dead, has hung up, or has sent what is malformed
-	closed bool             // by this side
-	stray  int              // messages about links that are not here
+	links  map[linkID]*Link // links that it carries, and those that are about to move to it
+	queue  []linkMsg        // messages for which the socket had no room; a goroutine sends the first one
+	down   bool             // the peer is dead, has closed the connection, or has sent a malformed message
+	closed bool             // closed by this side
+	stray  int              // number of messages about links that the connection does not carry
 }
 
-// strayLimit is how many messages about links that are not here a connection may get for each link of the
-// two processes, and strayBase how many more. An honest peer sends such a message when both sides close a
-// link at the same time: a move and a close at most.
+// strayLimit limits the messages about links that the connection does not carry: strayLimit for each link between the
+// two processes, and strayBase in addition. An honest peer sends such messages if both sides close a
+// link at the same time: at most a move and a close.
 const (
 	strayLimit = 4
 	strayBase  = 64
 )
 
-// maxQueue is how many messages wait until the peer has room. An honest peer that is stopped needs as many as there are
-// links, or twice as many.
+// maxQueue is the maximum number of messages in the queue. For an honest peer that is stopped, there are at most two
+// messages for each link.
 const maxQueue = 1 << 16
 
-// flushPause is how long flush pauses when the kernel has no memory for a message.
+// flushPause is the pause of flush when the kernel has no memory for a message.
 const flushPause = 10 * time.Millisecond
 
 // newSharedConn returns the connection that carries l alone. The lock is held.
@@ -80,7 +80,7 @@ func newSharedConn(l *Link) *sharedConn {
 	p.links++
 	c := &sharedConn{conn: l.conn, peer: p, links: map[linkID]*Link{l.id: l}}
 	l.shared = c
-	if !l.dialed && p.inbound[l.id] == nil { // a name that is taken is a peer's doing, and leads to its other link
+	if !l.dialed && p.inbound[l.id] == nil { // if the peer uses an id twice, its messages apply to the first link
 		p.inbound[l.id] = l
 	}
 	return c
@@ -97,7 +97,7 @@ func (p *process) register() {
 	processes.by[p.who] = p
 }
 
-// share makes c, which carries l alone, one that other links can move to. The lock is held.
+// share permits other links to move to c, which carries only l. The lock is held.
 func (c *sharedConn) share(l *Link) {
 	if c.peer.who.pid != 0 {
 		c.peer.conns = append(c.peer.conns, c)
@@ -105,8 +105,8 @@ func (c *sharedConn) share(l *Link) {
 	l.move()
 }
 
-// move asks the peer to move a link that this side has dialed to the oldest connection, unless that carries it or the
-// peer shares none. The lock is held.
+// move sends MOVE for a link that this side has dialed, so that the oldest connection carries it. It does nothing if
+// that connection carries the link already, or if the peer shares no connections. The lock is held.
 func (l *Link) move() {
 	conns := l.shared.peer.conns
 	if !l.dialed || !l.peerShares || len(conns) == 0 || conns[0] == l.shared || conns[0].links[l.id] != nil {
@@ -126,8 +126,8 @@ func (l *Link) finishDial() {
 	}
 }
 
-// send queues a message, unless the connection is down. It does not wait. A connection whose queue is full goes down.
-// The lock is held, and unlockProcesses ends that.
+// send sends or queues a message, unless the connection is down. It does not wait. If the queue is full, the connection
+// goes down. The lock is held; the caller must unlock it by unlockProcesses.
 func (c *sharedConn) send(kind linkMsgKind, id linkID) {
 	m := linkMsg{kind, id}
 	if c.down || len(c.queue) == 0 && c.trySend(m) {
@@ -143,7 +143,7 @@ func (c *sharedConn) send(kind linkMsgKind, id linkID) {
 	}
 }
 
-// trySend sends a message; false if the peer has no room for it. A peer that is gone needs none.
+// trySend sends a message; false if there is no room for it. If the peer is gone, it drops the message and returns true.
 func (c *sharedConn) trySend(m linkMsg) bool {
 	var err error
 	raw, _ := c.conn.SyscallConn() // fails only for a nil connection
@@ -153,13 +153,13 @@ func (c *sharedConn) trySend(m linkMsg) bool {
 	return closed != nil || err == nil || isHangUp(err)
 }
 
-// isHangUp reports whether err, of a write, says that the connection has ended. After another error, as of a kernel
-// without memory, there may be room later.
+// isHangUp reports whether err, of a write, means that the connection is closed. After another error, such as a lack of
+// memory in the kernel, a later write may succeed.
 func isHangUp(err error) bool {
 	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
-// flush sends what is queued, and closes the connection if that was all that it was needed for.
+// flush sends the queued messages, and then closes the connection if it carries no link.
 func (c *sharedConn) flush() {
 	processes.Lock()
 	defer unlockProcesses()
@@ -182,8 +182,8 @@ func (c *sharedConn) flush() {
 	c.closeIfUnused()
 }
 
-// read handles what the peer sends until it hangs up. Descriptors that come with a message are dropped by the kernel,
-// as read has no place for them.
+// read handles the messages of the peer until the connection goes down. The kernel drops descriptors that the peer
+// sends with a message, because read has no buffer for them.
 func (c *sharedConn) read() {
 	for {
 		m, err := c.receive()
@@ -202,8 +202,8 @@ func (c *sharedConn) read() {
 	}
 }
 
-// receive reads a message. A deadline is what is left of the handshake. A reset says that the peer had not
-// read all messages, and comes before what it had sent.
+// receive reads a message. It clears the deadline, which the handshake may have set. ECONNRESET means that the peer has
+// closed without having read all messages; the messages of the peer can still be read after it.
 func (c *sharedConn) receive() (linkMsg, error) {
 	var b [linkMsgLen + 1]byte
 	for {
@@ -219,7 +219,7 @@ func (c *sharedConn) receive() (linkMsg, error) {
 	}
 }
 
-// handle does what a message says. Error: errMalformed. The lock is held.
+// handle handles a message. Error: errMalformed. The lock is held.
 func (c *sharedConn) handle(m linkMsg) error {
 	if m.kind == msgMove {
 		return c.moveHere(c.peer.inbound[m.id])
@@ -242,7 +242,7 @@ func (c *sharedConn) handle(m linkMsg) error {
 	return nil
 }
 
-// noteStray counts a message about a link that is not here.
+// noteStray counts a message about a link that the connection does not carry. Beyond the limit it returns errMalformed.
 func (c *sharedConn) noteStray() error {
 	if c.stray++; c.stray > strayBase+strayLimit*c.peer.links {
 		return errMalformed
@@ -250,8 +250,8 @@ func (c *sharedConn) noteStray() error {
 	return nil
 }
 
-// moveHere moves a link that the peer has dialed to this connection; nil means a link that does not
-// exist.
+// moveHere moves a link that the peer has dialed to this connection. l is nil if there is no link with the id of the
+// message.
 func (c *sharedConn) moveHere(l *Link) error {
 	if l == nil || l.ended {
 		return c.noteStray()
@@ -261,7 +261,7 @@ func (c *sharedConn) moveHere(l *Link) error {
 		return errMalformed
 	}
 	if len(old.queue) > 0 || !old.trySend(linkMsg{msgMoved, l.id}) {
-		return c.noteStray() // the peer does not read: the link stays where it is, as MOVED cannot be sent
+		return c.noteStray() // the peer does not read, so that MOVED cannot be sent: the link does not move
 	}
 	l.shared, l.hasMoved = c, true
 	c.links[l.id] = l
@@ -269,7 +269,7 @@ func (c *sharedConn) moveHere(l *Link) error {
 	return nil
 }
 
-// finishMove makes the connection that l moves to the one that carries it.
+// finishMove completes the move of l: next carries it now.
 func (l *Link) finishMove() {
 	old := l.shared
 	l.shared, l.next = l.next, nil
@@ -280,7 +280,7 @@ func (l *Link) finishMove() {
 	}
 }
 
-// endByPeer brings the link down after a message of the peer; kind 0: there was no message, and the
+// endByPeer brings the link down after a message of the peer. kind is 0 if there was no message but the
 // connection has failed.
 func (l *Link) endByPeer(kind linkMsgKind) {
 	l.ended, l.endedBy = true, kind
@@ -288,8 +288,8 @@ func (l *Link) endByPeer(kind linkMsgKind) {
 	go l.goDown(kind == msgClosed)
 }
 
-// goDown ends all links of c, and drops what is queued. The socket stays open until this side has closed them: its
-// hang-up says that this side accesses the peer's memory no more.
+// goDown brings all links of c down, and drops the queue. The socket remains open until this side has closed the links,
+// because its closing means that this side no longer accesses memory of the peer.
 func (c *sharedConn) goDown() {
 	c.down, c.queue = true, nil
 	c.unlist()
@@ -297,7 +297,7 @@ func (c *sharedConn) goDown() {
 		switch {
 		case l.shared == c && !l.ended:
 			l.endByPeer(0)
-		case l.shared != c && l.endedOnNext == 0 && !l.ended: // the peer has closed c before it was asked to move the link here, or is dead
+		case l.shared != c && l.endedOnNext == 0 && !l.ended: // the peer has closed c before it received MOVE, or is dead
 			delete(c.links, id)
 			l.next = nil
 			l.move()
@@ -306,12 +306,12 @@ func (c *sharedConn) goDown() {
 	c.closeIfUnused()
 }
 
-// unlist has no more links move here.
+// unlist prevents further links from moving to c.
 func (c *sharedConn) unlist() {
 	c.peer.conns = slices.DeleteFunc(c.peer.conns, func(x *sharedConn) bool { return x == c })
 }
 
-// remove makes c not carry l any more.
+// remove removes l from c, which is closed if it carries no other link.
 func (c *sharedConn) remove(l *Link) {
 	if c.links[l.id] == l {
 		delete(c.links, l.id)
@@ -319,8 +319,8 @@ func (c *sharedConn) remove(l *Link) {
 	c.closeIfUnused()
 }
 
-// closeIfUnused closes a connection that carries no link, and that has sent everything: the hang-up alone does not say
-// that this side keeps its port.
+// closeIfUnused closes c if it carries no link and its queue is empty. The queue must be sent first, because it may
+// contain CLOSED, which means that the port of this side is still open.
 func (c *sharedConn) closeIfUnused() {
 	if len(c.links) > 0 || len(c.queue) > 0 || c.closed {
 		return

@@ -15,10 +15,10 @@ type sharedPipe struct {
 	links int // under pipes.mu
 }
 
-// pipeID identifies a pipe as long as somebody has it open: stat(2), st_dev and st_ino.
+// pipeID identifies a pipe as long as it is open in some process: st_dev and st_ino of stat(2).
 type pipeID struct{ dev, ino uint64 }
 
-// pipes are those of this process.
+// pipes has the shared pipes of this process.
 var pipes struct {
 	mu sync.Mutex
 	by map[pipeID]*sharedPipe

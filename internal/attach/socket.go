@@ -21,9 +21,9 @@ import (
 // network is SOCK_SEQPACKET: a read returns one message.
 const network = "unixpacket"
 
-// socketAddr is the abstract name of a user's port, or the file of a port if there is
-// a directory. Abstract names live in the network namespace and vanish with the
-// socket. "@" stands for the leading zero byte.
+// socketAddr returns the abstract name of a user's port or, if dir is not empty, its file.
+// Abstract names belong to a network namespace and exist as long as the
+// socket. "@" is the leading zero byte.
 func socketAddr(dir, service string, uid uint32, gid [16]byte) *net.UnixAddr {
 	if dir != "" {
 		return &net.UnixAddr{Name: filepath.Join(dir, filePrefix(service)+hex.EncodeToString(gid[:])), Net: network}
@@ -33,7 +33,7 @@ func socketAddr(dir, service string, uid uint32, gid [16]byte) *net.UnixAddr {
 
 func filePrefix(service string) string { return "gucx-" + service + "-" }
 
-// maxPath is how long the path of a socket may be: sun_path of the uapi header
+// maxPath is the maximum length of the path of a socket: sun_path of the uapi header
 // linux/un.h without its zero byte.
 const maxPath = 107
 
@@ -54,9 +54,9 @@ func checkSocketDir(dir, service string) error {
 	return nil
 }
 
-// listen opens the port's socket. As a file it is for this user alone from the first
-// moment on: fchmod of a socket that has no name yet sets the mode that bind uses. Only
-// with AllowUIDs others may try, and are asked who they are.
+// listen opens the port's socket. A file is never accessible to other users without AllowUIDs: fchmod of
+// a socket without a name sets the mode that bind uses. With AllowUIDs other users
+// can connect, and dispatch checks their UIDs.
 func (c *Config) listen() (*net.UnixListener, error) {
 	addr := socketAddr(c.SocketDir, c.Service, c.AllowUIDs[0], c.GID)
 	if c.SocketDir == "" {
@@ -80,14 +80,14 @@ func (c *Config) listen() (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// reclaimAge is how old a socket file is at least that may be removed: one that is
-// just being made has no socket behind it for a moment.
+// reclaimAge is the minimum age of a socket file that reclaim removes. For a moment, a new file has no listening
+// socket yet.
 const reclaimAge = 10 * time.Second
 
-// reclaim removes the files that processes of this user left in dir when they were
-// killed. What cannot be removed is left: it is in nobody's way.
+// reclaim removes the files that killed processes of this user have left in dir. It ignores errors, because an
+// abandoned file does no harm.
 func reclaim(dir, service string) {
-	entries, _ := os.ReadDir(dir) // also what was read before an error
+	entries, _ := os.ReadDir(dir) // after an error, the entries that were read before it
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if strings.HasPrefix(e.Name(), filePrefix(service)) && e.Type() == os.ModeSocket && sockfile.Abandoned(path, reclaimAge) {
@@ -96,7 +96,7 @@ func reclaim(dir, service string) {
 	}
 }
 
-// connectAny tries the names that the port of an allowed user may have.
+// connectAny tries the names of the port for all allowed users.
 func (p *Port) connectAny(ctx context.Context, gid [16]byte, slot *dialSlot) (*net.UnixConn, error) {
 	for _, uid := range p.cfg.AllowUIDs { // a file has the same name for each user
 		conn, err := connectOne(ctx, socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid), slot)

@@ -38,7 +38,7 @@ func NewWaker() (_ *Waker, err error) {
 // FD is readable after Wake, until Drain. The Waker owns it.
 func (k *Waker) FD() int { return k.r }
 
-// File returns the read end as a file, which is the caller's. FD and Drain must not be used any more.
+// File returns the read end as a file, which the caller owns. The caller must not use FD and Drain afterwards.
 func (k *Waker) File(name string) *os.File {
 	f := os.NewFile(uintptr(k.r), name)
 	k.r = -1
@@ -51,7 +51,7 @@ func (k *Waker) WakeFD() int { return k.w }
 // PeerFD is the descriptor for Config.WakeFD. The owner must not write to it.
 func (k *Waker) PeerFD() int { return k.peers }
 
-// drainLen is how many wake-ups one Drain drops. A sleeping owner gets one from each peer.
+// drainLen is the maximum number of wake-ups that one Drain drops. A sleeping owner gets one from each peer.
 const drainLen = 256
 
 // Drain makes FD not readable if there were at most 256 wake-ups. After more it leaves FD readable, so that the
