@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Vec holds what the kernel reads during a transfer, so that a transfer allocates
-// nothing. The zero value is ready. One transfer at a time; not for concurrent use.
+// Vec contains the arguments of a transfer in memory, so that a transfer allocates
+// nothing. The zero value is ready. Not for concurrent use.
 type Vec struct {
 	local  unix.Iovec
 	remote unix.RemoteIovec
@@ -17,8 +17,8 @@ type Vec struct {
 }
 
 // Read fills dst with len(dst) bytes from address raddr of process pid. It blocks for
-// the time of the copy. dst is the caller's again on return; after an error its
-// contents are unspecified. The process can write the memory meanwhile.
+// the time of the copy. After an error the
+// contents of dst are unspecified. The process may write to the memory at the same time.
 //
 // Errors: ErrForbidden, ErrGone, ErrBadRange, ErrNoMemory, ErrUnsupported.
 func (v *Vec) Read(pid int, dst []byte, raddr uint64) error {
@@ -26,15 +26,15 @@ func (v *Vec) Read(pid int, dst []byte, raddr uint64) error {
 }
 
 // Write copies src to address raddr of process pid. It blocks for the time of the
-// copy. src is the caller's again on return; after an error a part may have been
+// copy. After an error a part may have been
 // written. Errors: as Read.
 func (v *Vec) Write(pid int, src []byte, raddr uint64) error {
 	return v.transfer(unix.SYS_PROCESS_VM_WRITEV, pid, src, raddr)
 }
 
-// Probe finds out whether transfers with process pid are permitted, by reading 8
-// bytes at raddr, where the process keeps want, a random number that it published,
-// in the byte order of the machine. nil means yes.
+// Probe returns nil if transfers with process pid are permitted. It reads 8
+// bytes at raddr, where the process has stored want, a random number that it has published,
+// in the byte order of the machine.
 //
 // Errors: those of Read, and ErrOtherProcess.
 func (v *Vec) Probe(pid int, raddr, want uint64) error {
@@ -47,8 +47,8 @@ func (v *Vec) Probe(pid int, raddr, want uint64) error {
 	return nil
 }
 
-// transfer repeats the call until everything is done: the kernel moves at most 2 GiB
-// less a page at a time, and stops early before a page it cannot get.
+// transfer repeats the call until all bytes are copied: a call copies at most 2 GiB
+// minus one page, and stops before a page that is not accessible.
 func (v *Vec) transfer(trap uintptr, pid int, local []byte, raddr uint64) error {
 	if len(local) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (v *Vec) transfer(trap uintptr, pid int, local []byte, raddr uint64) error 
 	return nil
 }
 
-// call makes one system call. The pointers handed over live in v, which Syscall6
-// keeps alive (unsafe.Pointer rule 4); v in turn holds local until the return.
+// call makes one system call. Its pointers point into v, which Syscall6
+// keeps alive (unsafe.Pointer rule 4); v refers to local until the system call has returned.
 func (v *Vec) call(trap uintptr, pid int, local []byte, raddr uint64) (int, unix.Errno) {
 	v.local.Base = unsafe.SliceData(local)
 	v.local.SetLen(len(local))

@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrFull: an arena has no gap of the length that was asked for.
+// ErrFull: an arena has no gap of the requested length.
 var ErrFull = errors.New("arena is full")
 
-// Arena hands out whole pages of a sparse segment, first fit, and gives pages that
-// come back to the system, so that they read as zeroes when they go out again. Huge
-// pages it keeps, and hands out in pieces of base pages.
-// Methods may be called from any goroutine.
+// Arena allocates whole pages of a sparse segment, first fit. Free returns the pages to the
+// system, so that they are zero at the next allocation. Huge pages are not returned; the arena allocates them
+// in pieces of base pages. Any goroutine may call its methods.
 type Arena struct {
 	seg *Segment
 
@@ -28,15 +27,15 @@ type Arena struct {
 type span struct{ off, len int }
 
 // NewArena makes an arena of seg without its first skip bytes, a multiple of the
-// page size. seg keeps its descriptor and stays the caller's.
+// page size. The caller owns seg and must not close it or its descriptor while it uses the arena.
 func NewArena(seg *Segment, skip int) *Arena {
 	return &Arena{seg: seg, free: []span{{skip, len(seg.Bytes()) - skip}}}
 }
 
 // Alloc returns the offset of n zeroed bytes, rounded up to whole pages; n is at
-// least 1. With touch the pages are made now, by the calling thread and so on its
-// NUMA node, and a machine without memory for them is an error here rather than a
-// signal later; without, at the first access of all. Errors:
+// least 1. With touch the calling thread creates the pages, on its
+// NUMA node, and a lack of memory is an error of Alloc and not a
+// signal at a later access. Without touch the first access of any process creates a page. Errors:
 // ErrFull, errors of the system.
 func (a *Arena) Alloc(n int, touch bool) (int, error) {
 	n = pages(n)
@@ -72,10 +71,10 @@ func (a *Arena) alloc(n int) (off int, ok bool) {
 	return 0, false
 }
 
-// Free takes back what Alloc(n) returned. Nobody may use it any more.
+// Free frees the n bytes at off, which Alloc(n) has returned. No process may access them afterwards.
 func (a *Arena) Free(off, n int) {
 	n = pages(n)
-	// A huge page that was given back would be anybody's, and maybe missing next time.
+	// Another process could reserve a huge page that was returned, and the next Alloc might get none.
 	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	if a.seg.huge || unix.Fallocate(a.seg.FD(), punch, int64(off), int64(n)) != nil {
 		clear(a.seg.Bytes()[off : off+n])
@@ -92,7 +91,7 @@ func (a *Arena) Free(off, n int) {
 	}
 }
 
-// join makes one of span i and the next if they touch.
+// join merges span i and the next one if they are adjacent.
 func (a *Arena) join(i int) {
 	if i+1 < len(a.free) && a.free[i].off+a.free[i].len == a.free[i+1].off {
 		a.free[i].len += a.free[i+1].len
@@ -106,8 +105,8 @@ func pages(n int) int {
 	return (n + page - 1) / page * page
 }
 
-// Populate makes the pages of mem, which starts at a page, as if each had been
-// written to, by the calling thread. Before Linux 5.14 it does nothing.
+// Populate creates the pages of mem, which starts at a page, as a write to each of them by the calling
+// thread would. Before Linux 5.14 it does nothing.
 func Populate(mem []byte) error {
 	err := unix.Madvise(mem, unix.MADV_POPULATE_WRITE)
 	if err == nil || errors.Is(err, unix.EINVAL) {
@@ -116,11 +115,11 @@ func Populate(mem []byte) error {
 	return fmt.Errorf("populate %d bytes: %w", len(mem), os.NewSyscallError("madvise", err))
 }
 
-// shmemHuge is where the kernel says whether memory files can have huge pages.
+// shmemHuge is the setting of the kernel that permits huge pages for memory files.
 const shmemHuge = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-// AdviseHuge asks the kernel to back the segment with transparent huge pages. The
-// error matches errors.ErrUnsupported where the system's setting forbids it.
+// AdviseHuge requests transparent huge pages for the segment. The
+// error matches errors.ErrUnsupported if the system's setting forbids them.
 func (s *Segment) AdviseHuge() error {
 	mode, err := os.ReadFile(shmemHuge)
 	if err != nil || !hugeEnabled(string(mode)) {
@@ -129,7 +128,7 @@ func (s *Segment) AdviseHuge() error {
 	return os.NewSyscallError("madvise", unix.Madvise(s.mem, unix.MADV_HUGEPAGE))
 }
 
-// hugeEnabled reads the choice, which is the word in brackets.
+// hugeEnabled reports whether the selected mode, which is in brackets, permits huge pages.
 func hugeEnabled(modes string) bool {
 	_, rest, _ := strings.Cut(modes, "[")
 	chosen, _, ok := strings.Cut(rest, "]")

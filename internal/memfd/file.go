@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fixedLen are the seals that keep a file's length as it is.
+// fixedLen are the seals that fix the length of a file.
 const fixedLen = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// newFile makes an empty memory file; extra is 0 or MFD_HUGETLB. MFD_NOEXEC_SEAL
-// (Linux 6.3) is asked for first, since vm.memfd_noexec may demand it; older kernels do
-// not know it.
+// newFile makes an empty memory file; extra is 0 or MFD_HUGETLB. It first tries MFD_NOEXEC_SEAL
+// (Linux 6.3), which vm.memfd_noexec may require; older kernels reject it.
 func newFile(name string, extra int) (int, error) {
 	flags := unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING | extra
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
@@ -44,9 +43,9 @@ func pageOf(fd int) (page int, huge bool, err error) {
 	return 0, false, fmt.Errorf("%w: file system %#x", ErrKind, fs.Type)
 }
 
-// sealFile fixes the length and, for PeersRead, bars new writable mappings. The
-// caller's mapping exists already and is not affected. F_SEAL_FUTURE_WRITE is
-// from Linux 5.1; before that the read-only descriptor is the only barrier.
+// sealFile fixes the length and, for PeersRead, prevents new writable mappings. The
+// caller's mapping exists already and is not affected. Before Linux 5.1, which has
+// F_SEAL_FUTURE_WRITE, only the read-only descriptor prevents them.
 func sealFile(fd int, sharing Sharing) error {
 	seals := fixedLen | unix.F_SEAL_SEAL
 	if sharing == PeersRead {
@@ -73,16 +72,15 @@ func reopenReadOnly(fd int) (int, error) {
 	return ro, nil
 }
 
-// found is what inspect knows of a file.
+// found is the result of inspect.
 type found struct {
 	size int64
 	page int
 	huge bool
 }
 
-// inspect looks at a file from another process, and makes sure that it is a memory
-// file whose length is fixed. The seals come first: until they are there the peer may
-// change the length.
+// inspect checks that a file from another process is a memory file of fixed length. It checks
+// the seals before it reads the length: without them the peer could change the length in between.
 func inspect(fd int) (f found, err error) {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
@@ -105,8 +103,8 @@ func inspect(fd int) (f found, err error) {
 	return f, nil
 }
 
-// mapFile maps size bytes of a file, a multiple of its page size. It reserves no swap
-// for them, but huge pages: then none is missing later.
+// mapFile maps size bytes of a file, a multiple of its page size. It reserves no swap space, but it
+// reserves huge pages, so that every later access finds one.
 func mapFile(fd, size int, access Access, huge bool) ([]byte, error) {
 	prot, flags := unix.PROT_READ, unix.MAP_SHARED
 	if access&ReadWrite != 0 {

@@ -17,8 +17,8 @@ const defaultMapCount = 65530
 // mappings is the number of mappings of this package in the process.
 var mappings atomic.Int64
 
-// maxMappings is how many there may be: seven eighths of vm.max_map_count. The rest is for the Go runtime, which ends the
-// process when the kernel refuses it a mapping, and for the program.
+// maxMappings returns the limit of mappings: seven eighths of vm.max_map_count. The rest is for the program and the Go
+// runtime, which ends the process if the kernel refuses a mapping.
 var maxMappings = sync.OnceValue(func() int64 {
 	limit := int64(defaultMapCount)
 	if text, err := os.ReadFile("/proc/sys/vm/max_map_count"); err == nil {

@@ -10,36 +10,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mapper maps memory files of other processes, each once for all who adopt it, and as
-// much of each as somebody has asked for: address space is limited, and files are sparse.
-// The zero value is ready. Methods may be called from any goroutine.
+// Mapper maps memory files of other processes. All segments of a file share one mapping. It has only the
+// length that a segment needs, because address space is limited and files are sparse.
+// The zero value is ready. Any goroutine may call its methods.
 type Mapper struct {
 	mu    sync.Mutex
 	files map[fileID]*mappedFile
 }
 
-// fileID tells memory files apart that are open or mapped somewhere.
+// fileID identifies a memory file, as long as it is open or mapped in some process, and an access.
 type fileID struct {
 	dev, ino uint64
 	access   Access
 }
 
-// mappedFile is a file that somebody has adopted.
+// mappedFile is a file with at least one segment.
 type mappedFile struct {
 	id    fileID
 	found       // size, page, huge
 	fd    int   // -1: all of it is mapped
-	users int   // segments
-	view  *view // the longest
+	users int   // number of segments
+	view  *view // the longest mapping
 }
 
 // view is one mapping, from the start of the file.
 type view struct {
 	mem   []byte
-	users int // segments, and the file
+	users int // number of segments, plus 1 if mappedFile.view refers to it
 }
 
-// Adopt is Adopt, but the segment has the first mapLen bytes at least, and Grow gives it
+// Adopt is the function Adopt, but the segment has at least the first mapLen bytes, and Grow maps
 // more. The length of the file must be within [minLen, maxLen].
 func (m *Mapper) Adopt(fd int, access Access, minLen, maxLen, mapLen int) (*Segment, error) {
 	f, err := m.file(fd, access, minLen, maxLen)
@@ -76,7 +76,7 @@ func (m *Mapper) ownFile(own *Segment, id fileID) (*mappedFile, error) {
 	return f, nil
 }
 
-// segmentOf returns a segment of at least mapLen bytes of f, for the user that f has already.
+// segmentOf returns a segment of at least mapLen bytes of f. The caller has counted it in f.users.
 func (m *Mapper) segmentOf(f *mappedFile, mapLen int) (*Segment, error) {
 	s := &Segment{fd: -1, mapper: m, file: f, huge: f.huge}
 	if err := s.Grow(mapLen); err != nil {
@@ -85,7 +85,7 @@ func (m *Mapper) segmentOf(f *mappedFile, mapLen int) (*Segment, error) {
 	return s, nil
 }
 
-// file is the file behind fd, with one more user. It takes fd over.
+// file returns the file of fd, with one more user. It closes fd, or the file owns it.
 func (m *Mapper) file(fd int, access Access, minLen, maxLen int) (*mappedFile, error) {
 	found, id, err := identify(fd, access, minLen, maxLen)
 	if err != nil {
@@ -125,7 +125,7 @@ func identify(fd int, access Access, minLen, maxLen int) (found, fileID, error) 
 	return f, fileID{uint64(st.Dev), st.Ino, access &^ HugePages}, nil
 }
 
-// FileLen is the length of the file behind an adopted segment, of which Bytes may have
+// FileLen returns the length of the file of an adopted segment, of which Bytes may contain
 // only a part.
 func (s *Segment) FileLen() int {
 	if s.file == nil {
@@ -134,9 +134,9 @@ func (s *Segment) FileLen() int {
 	return int(s.file.size)
 }
 
-// Grow maps n bytes at least. Bytes is another slice afterwards, and nobody may use the
-// one from before; on error all is as it was. Only for segments from a Mapper; by the
-// owner of the segment. ErrSize beyond FileLen, system call errors.
+// Grow maps at least n bytes. Afterwards Bytes returns another slice, and the caller must not use the
+// previous one; an error changes nothing. Only the owner may call it, for a segment from a
+// Mapper. Errors: ErrSize beyond FileLen, system call errors.
 func (s *Segment) Grow(n int) error {
 	if n <= len(s.mem) {
 		return nil
@@ -156,8 +156,8 @@ func (s *Segment) Grow(n int) error {
 	return old.drop()
 }
 
-// Clone returns another segment with the mapping of s, which stays until both are closed. Only for segments
-// from a Mapper or a Pool; by the owner of the segment.
+// Clone returns another segment with the mapping of s, which exists until both are closed. Only the owner may call it,
+// for a segment from a Mapper or a Pool.
 func (s *Segment) Clone() *Segment {
 	if s.part != nil {
 		return &Segment{mem: s.mem, fd: -1, part: s.part.clone()}
@@ -171,7 +171,7 @@ func (s *Segment) Clone() *Segment {
 	return &Segment{mem: s.mem, huge: s.huge, mapper: s.mapper, file: s.file, view: s.view, fd: -1}
 }
 
-// stretch has the view be n bytes long at least. The mapper is locked.
+// stretch makes the view at least n bytes long. The mapper is locked.
 func (f *mappedFile) stretch(n int) error {
 	if f.view != nil && n <= len(f.view.mem) {
 		return nil
@@ -189,17 +189,17 @@ func (f *mappedFile) stretch(n int) error {
 	return errors.Join(err, old.drop())
 }
 
-// minStep is the least that is mapped of a file.
+// minStep is the minimum length of a mapping, if the file is not shorter.
 const minStep = 2 << 20
 
-// step is how much to map when n bytes are needed: a quarter more at most, so that a file
-// whose use grows is mapped a few times only, each time anew.
+// step returns the length to map if n bytes are needed: up to a quarter more, so that a file
+// of which ever more is used is mapped anew only a few times.
 func (f *mappedFile) step(n int) int {
 	unit := max(minStep, 1<<bits.Len(uint(n))>>3, f.page)
 	return min((n+unit-1)/unit*unit, int(f.size))
 }
 
-// drop counts one user less. v may be nil.
+// drop removes a user, and unmaps v with the last one. v may be nil.
 func (v *view) drop() error {
 	if v == nil {
 		return nil

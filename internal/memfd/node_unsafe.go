@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// policyPreferred takes pages from the node as long as it has some: MPOL_PREFERRED of
+// policyPreferred allocates pages from the node as long as it has free ones: MPOL_PREFERRED of
 // the uapi header linux/mempolicy.h.
 const policyPreferred = 1
 
-// maxNode is how many NUMA nodes there may be: 1 << NODES_SHIFT of amd64 kernels.
+// maxNode is the maximum number of NUMA nodes: 1 << NODES_SHIFT of amd64 kernels.
 const maxNode = 1024
 
-// nodeMask is a set of nodes as mbind(2) takes it.
+// nodeMask is a set of nodes in the format of mbind(2).
 type nodeMask [maxNode / 64]uint64
 
-// PreferNode has the pages of the segment that do not exist yet made on a NUMA node,
-// whichever process touches them first, as long as that node has memory.
+// PreferNode makes the kernel allocate the missing pages of the segment on a NUMA node
+// as long as that node has memory, whichever process accesses them first.
 //
 // Errors: ErrNode (there is no such node), errors.ErrUnsupported (a kernel without NUMA),
 // system call errors.
@@ -31,7 +31,7 @@ func (s *Segment) PreferNode(node int) error {
 	var mask nodeMask
 	mask[node/64] = 1 << (node % 64)
 	// mem is mapped as long as s is open; the kernel reads mask during the call
-	// (unsafe.Pointer rule 4). It takes one bit less than it is told.
+	// (unsafe.Pointer rule 4). It reads one bit less than maxnode, so maxNode+1 is passed.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))), uintptr(len(s.mem)),
 		policyPreferred, uintptr(unsafe.Pointer(&mask)), maxNode+1, 0)
 	switch errno {

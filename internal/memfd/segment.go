@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reasons for refusing a size or a descriptor; match with errors.Is. A kernel
-// that has no memfd gives an error that matches errors.ErrUnsupported.
+// Errors of a size or a descriptor, for errors.Is. On a kernel
+// without memfd the error matches errors.ErrUnsupported.
 var (
-	// ErrSize: a length that is zero, negative, beyond a limit of the process, or
-	// outside the bounds given to Adopt.
+	// ErrSize: a length is zero, negative, above a limit of the process, or
+	// outside the bounds of Adopt.
 	ErrSize = errors.New("segment length out of bounds")
 	// ErrKind: the descriptor is not an anonymous memory file.
 	ErrKind = errors.New("descriptor is not a memory file")
@@ -22,17 +22,17 @@ var (
 	ErrUnsealed = errors.New("memory file is not sealed against resizing")
 )
 
-// Sharing says what the processes that are given a segment may do with it.
+// Sharing determines what processes that get the descriptor of a segment may do with it.
 type Sharing uint8
 
 const (
-	// PeersRead lets only the creator write.
+	// PeersRead permits only the creator to write.
 	PeersRead Sharing = iota
-	// PeersWrite lets everybody write.
+	// PeersWrite permits all of them to write.
 	PeersWrite
 )
 
-// Access is the kind of mapping that Adopt makes.
+// Access is the type of mapping that Adopt makes.
 type Access uint8
 
 const (
@@ -40,19 +40,19 @@ const (
 	ReadOnly Access = iota
 	// ReadWrite maps for reading and writing.
 	ReadWrite
-	// HugePages, added to one of the others, takes files of CreateHuge too. The kernel
-	// lets a process that can write to such a file take pages away again, after which a
-	// touch is a SIGBUS: for peers only that could end this process anyway.
+	// HugePages, added to one of the others, also accepts files of CreateHuge. A process that can write
+	// to such a file can remove pages, after which an access raises SIGBUS. So use it only
+	// for peers that could end this process anyway.
 	HugePages
 )
 
-// Segment is one mapping of a memory file. Methods may be called from any
-// goroutine; what Close unmaps must not be in use by then.
+// Segment is one mapping of a memory file. Any goroutine may call its methods. When Close is called,
+// no goroutine may use the memory.
 type Segment struct {
 	mem  []byte
 	huge bool
 
-	mapper *Mapper     // of an adopted one that shares its mapping
+	mapper *Mapper     // of a segment from a Mapper
 	file   *mappedFile // with mapper
 	view   *view       // with mapper
 	part   *part       // of a segment from a Pool
@@ -71,24 +71,24 @@ type madeFile struct {
 
 // Create makes a zeroed segment of at least size bytes (rounded up to whole
 // pages) and maps it for reading and writing. The segment is sparse: only pages
-// that were touched take memory, so size may be far larger than the machine's
-// memory. name shows up in /proc/<pid>/maps and need not be unique.
+// that were accessed use memory, so size may be far larger than the machine's
+// memory. name appears in /proc/<pid>/maps and need not be unique.
 //
-// Errors: ErrSize, errors.ErrUnsupported, system call errors; a mapping that does
-// not fit the address space (RLIMIT_AS) says so.
+// Errors: ErrSize, errors.ErrUnsupported, system call errors. The text of an error names RLIMIT_AS if
+// the mapping does not fit the address space.
 func Create(name string, size int, sharing Sharing) (*Segment, error) {
 	return newSegment(name, size, sharing, 0)
 }
 
-// hugePool is where the machine's huge pages are set.
+// hugePool is the setting for the size of the pool of huge pages.
 const hugePool = "vm.nr_hugepages"
 
-// ErrNoHugePages: the pool of huge pages has not enough that nobody has reserved. It
+// ErrNoHugePages: the pool of huge pages has not enough pages that are not reserved. It
 // matches errors.ErrUnsupported.
 var ErrNoHugePages = fmt.Errorf("%w: not enough free huge pages", errors.ErrUnsupported)
 
-// CreateHuge is Create with huge pages of the default size, all of which are reserved
-// now: the segment is not sparse.
+// CreateHuge is Create with huge pages of the default size. It reserves all of them:
+// the segment is not sparse.
 //
 // Errors: those of Create, and ErrNoHugePages.
 func CreateHuge(name string, size int, sharing Sharing) (*Segment, error) {
@@ -151,9 +151,9 @@ func (s *Segment) duplicate() (int, error) {
 	return fd, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 }
 
-// Adopt maps the segment behind a descriptor that came from another process. It
-// takes fd over in every case: the descriptor is closed on return, FD is -1.
-// The length of the file must be within [minLen, maxLen]; both in bytes.
+// Adopt maps the segment of a descriptor from another process. It always
+// closes fd; FD of the segment returns -1.
+// The length of the file must be within [minLen, maxLen], in bytes.
 //
 // Errors: ErrKind, ErrUnsealed, ErrSize, system call errors.
 func Adopt(fd int, access Access, minLen, maxLen int) (*Segment, error) {
@@ -189,21 +189,21 @@ func acceptable(fd int, access Access, minLen, maxLen int) (found, error) {
 	return f, nil
 }
 
-// Bytes is the mapped memory, page aligned, valid until Close. Its length is the
-// length of the file; for one that a Mapper adopted maybe less.
+// Bytes returns the mapped memory, page aligned, valid until Close. It is the whole
+// file or, for a segment from a Mapper, a part from its start.
 func (s *Segment) Bytes() []byte { return s.mem }
 
-// FD is the descriptor to hand to other processes, -1 when there is none (adopted
-// segment, DropFD or Close was called). For a PeersRead segment it is open for reading
-// only. It stays the segment's: do not close it.
+// FD returns the descriptor to send to other processes; -1 if there is none (adopted
+// segment, or after DropFD or Close). For a PeersRead segment it is open for reading
+// only. The segment owns it: do not close it.
 func (s *Segment) FD() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fd
 }
 
-// DropFD closes the descriptor and keeps the mapping. Use it when the last peer
-// has been given the segment. Idempotent.
+// DropFD closes the descriptor and not the mapping. Use it when no further peer
+// will get the segment. Idempotent.
 func (s *Segment) DropFD() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *Segment) DropFD() error {
 }
 
 // Close unmaps the memory and closes the descriptor. Idempotent. No goroutine may
-// touch Bytes any more.
+// access Bytes afterwards.
 func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *Segment) dropFD() error {
 	return os.NewSyscallError("close", unix.Close(fd))
 }
 
-// narrow replaces the descriptor by one that is open for reading only.
+// narrow replaces the descriptor by another one that is open for reading only.
 func (s *Segment) narrow() error {
 	fd, err := reopenReadOnly(s.fd)
 	if err != nil {
@@ -249,11 +249,11 @@ func (s *Segment) narrow() error {
 	return err
 }
 
-// Huge reports whether the segment has huge pages of its own.
+// Huge reports whether the segment was created with huge pages.
 func (s *Segment) Huge() bool { return s.huge }
 
-// roundUp returns size in whole pages. A file beyond RLIMIT_FSIZE is refused here,
-// because the kernel would answer it with SIGXFSZ, which ends a Go program.
+// roundUp rounds size up to whole pages. It rejects a size above RLIMIT_FSIZE,
+// for which the kernel would raise SIGXFSZ, which ends a Go program.
 func roundUp(size, page int) (int, error) {
 	if size <= 0 || size > math.MaxInt-page {
 		return 0, fmt.Errorf("%w: %d bytes", ErrSize, size)

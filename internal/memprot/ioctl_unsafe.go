@@ -15,7 +15,7 @@ type query struct {
 	size                  uint64
 	flags                 uint64
 	addr                  uint64
-	start, end            uint64 // out, as what follows
+	start, end            uint64 // these and all following fields are results
 	rights                uint64
 	pageLen               uint64
 	offset                uint64
@@ -36,15 +36,15 @@ const (
 	coveringOrNext = 0x10
 )
 
-// errNoIoctl says that the kernel has no PROCMAP_QUERY, or a sandbox hides it.
+// errNoIoctl: the kernel has no PROCMAP_QUERY, or a sandbox hides it.
 var errNoIoctl = errors.New("no PROCMAP_QUERY")
 
-// ioctlSource asks the kernel for one mapping at a time.
+// ioctlSource queries one mapping at a time.
 func ioctlSource(fd int) source {
 	return func(at uint64) (mapping, error) {
 		q := query{size: queryLen, flags: coveringOrNext, addr: at}
 		// The pointer is converted in the call, which keeps q alive (unsafe.Pointer
-		// rule 4); the kernel writes the size that it was given, at most.
+		// rule 4); the kernel writes at most q.size bytes.
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), procmapQuery, uintptr(unsafe.Pointer(&q)))
 		switch errno {
 		case 0:
@@ -56,6 +56,6 @@ func ioctlSource(fd int) source {
 	}
 }
 
-// addrOf is the address of the first byte. The number is compared, never turned back
-// into a pointer.
+// addrOf returns the address of the first byte. The number is compared, and never converted
+// to a pointer.
 func addrOf(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }

@@ -1,14 +1,14 @@
-// Package memprot tells whether this process may read or write memory, so that memory
-// is refused when it is registered and not by a SIGSEGV when a peer writes to it.
+// Package memprot checks whether this process may read or write memory. A registration of other memory can
+// then fail with an error, instead of a SIGSEGV when a peer writes to it.
 //
-// It asks the kernel for the mappings and touches none of the memory: nothing is
-// faulted in, and what others write meanwhile stays. The cost depends on the number
+// It reads the list of mappings from the kernel and does not access the memory, so it creates no pages and
+// does not disturb concurrent writes. The cost depends on the number
 // of mappings in the range, not on its length: some 4 us for one, with the ioctl
 // PROCMAP_QUERY of Linux 6.11. Older kernels print all mappings of the process up to
 // the range, about 1 us each.
 //
-// The answer is about now: a later mprotect or munmap is the caller's fault, as it is
-// with registered memory of hardware.
+// The result is valid at the time of the check. The caller must not mprotect or munmap the memory later, as for
+// registered memory of hardware.
 package memprot
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// mapsFile lists the mappings of this process, and answers PROCMAP_QUERY.
+// mapsFile lists the mappings of this process, and has the ioctl PROCMAP_QUERY.
 const mapsFile = "/proc/self/maps"
 
 // rights are those of a mapping, by the bits of PROCMAP_QUERY.
@@ -31,7 +31,7 @@ const (
 	writable
 )
 
-// String names the rights as an error does.
+// String returns the text for an error: "read" or "written".
 func (r rights) String() string {
 	if r&writable != 0 {
 		return "written"
@@ -45,8 +45,8 @@ type mapping struct {
 	rights     rights
 }
 
-// Check returns nil if all of mem may be read, and written too if write is set, and
-// also where there is no /proc to tell. Any goroutine; it makes a few system calls and
+// Check returns nil if all of mem may be read and, if write is set, also written, or if
+// there is no /proc to read. Any goroutine may call it. It makes a few system calls and
 // does not block.
 //
 // The error matches ucs.ErrInvalidParam and unix.EFAULT.
@@ -71,11 +71,11 @@ func Check(mem []byte, write bool) error {
 	return err
 }
 
-// source finds the first mapping that ends behind an address; start is math.MaxUint64
-// in what it returns if there is none.
+// source returns the first mapping that ends behind an address; if there is none, a mapping with start
+// math.MaxUint64.
 type source func(at uint64) (mapping, error)
 
-// walk looks at the mappings of [start, end).
+// walk checks that the mappings of [start, end) have the rights, without a gap.
 func walk(next source, start, end uint64, need rights) error {
 	for at := start; at < end; {
 		m, err := next(at)

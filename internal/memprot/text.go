@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// textSource reads the mappings as the kernel prints them (proc(5)). What cannot be
-// read says nothing against the memory.
+// textSource reads the mappings as the kernel prints them (proc(5)). If it cannot read them, all memory passes the
+// check.
 func textSource(read func(name string) ([]byte, error)) source {
 	var list []mapping
 	text, err := read(mapsFile)
@@ -27,7 +27,7 @@ func textSource(read func(name string) ([]byte, error)) source {
 	}
 }
 
-// parse takes the lines that it understands: "start-end perms ...", in hex.
+// parse returns the mappings of all valid lines: "start-end perms ...", in hex.
 func parse(text []byte) (list []mapping) {
 	for line := range bytes.Lines(text) {
 		bounds, perms, _ := bytes.Cut(line, []byte{' '})

@@ -1,4 +1,4 @@
-// Package peercred tells which process is at the other end of a unix socket.
+// Package peercred identifies the process at the other end of a unix socket.
 package peercred
 
 import (
@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cred is what the kernel says about a process: for an accepted connection the one that
-// connected, for a dialed one the one that listened, each as it was then.
+// Cred identifies a process, as the kernel reports it: for an accepted connection the process that
+// connected, for a dialed one the process that listened, with its ids at that time.
 type Cred struct {
 	PID      int
 	UID, GID uint32 // effective
 }
 
-// Of asks the kernel (SO_PEERCRED of unix(7)).
+// Of returns the process at the other end of conn (SO_PEERCRED of unix(7)).
 func Of(conn *net.UnixConn) (Cred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

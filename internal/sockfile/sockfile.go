@@ -1,6 +1,6 @@
-// Package sockfile tells which socket files were left behind: a process that is killed does
-// not remove those that it listened on, and nobody can listen there until somebody does. And
-// it sets their mode.
+// Package sockfile finds socket files of killed processes, and sets the mode of socket files. A process
+// that is killed does not remove its socket files, and no process can listen at such a path before
+// the file is removed.
 package sockfile
 
 import (
@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Abandoned reports whether path is a socket file of this process's effective user that no
-// socket is bound to, and that is at least so old: one that is just being made has none
-// either for a moment. A listener does not notice the question: it comes from a datagram
-// socket, which the kernel refuses to connect to a listener (EPROTOTYPE).
+// Abandoned reports whether path is a socket file of this process's effective user to which no
+// socket is bound, and whose age is at least age: a new file has no listening socket for a
+// moment. The check has no effect on a listener: it uses a datagram
+// socket, which the kernel does not connect to a listener (EPROTOTYPE).
 func Abandoned(path string, age time.Duration) bool {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid() {
@@ -31,8 +31,8 @@ func Abandoned(path string, age time.Duration) bool {
 	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == unix.ECONNREFUSED
 }
 
-// SetMode sets the mode of a socket file, and of nothing else: who may write to the directory can
-// put another file, or a link to one, in its place. ENOTSOCK then.
+// SetMode sets the mode of a socket file. If path is another file or a link, it returns ENOTSOCK: a process
+// that may write to the directory can replace the socket file.
 func SetMode(path string, mode os.FileMode) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
