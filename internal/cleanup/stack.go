@@ -1,5 +1,5 @@
-// Package cleanup undoes what a constructor has done when it does not get to its
-// end, and closes what an object owns, in reverse order.
+// Package cleanup has a stack of functions that run in reverse order: to undo the steps of a constructor
+// that fails, and to close the parts of an object.
 //
 //	func Open() (_ *Iface, err error) {
 //		var undo cleanup.Stack
@@ -20,23 +20,23 @@ package cleanup
 
 import "errors"
 
-// Stack is a list of steps to take back. The zero value is empty and ready. It
-// belongs to one goroutine.
+// Stack is a list of functions, each of which undoes one step. The zero value is empty and ready. Not for
+// concurrent use.
 type Stack struct {
 	steps []func() error
 }
 
-// Add puts a step on top: it runs before those added earlier. Nil is ignored.
+// Add adds a function, which runs before those that were added earlier. It ignores nil.
 func (s *Stack) Add(step func() error) {
 	if step != nil {
 		s.steps = append(s.steps, step)
 	}
 }
 
-// Run takes the steps in reverse order, each once and all of them even if one
-// returns an error, and empties the stack. It returns the errors joined, in the
-// order in which they came; nil if there was none. A step that panics ends Run;
-// a second Run goes on with the rest.
+// Run removes all functions and calls them in reverse order, each once, also after an
+// error. It returns the joined errors in the
+// order of the calls; nil if there was none. If a function panics, Run panics too, and
+// a second Run calls the rest.
 func (s *Stack) Run() error {
 	var errs []error
 	for len(s.steps) > 0 {
@@ -51,13 +51,13 @@ func (s *Stack) Run() error {
 	return errors.Join(errs...)
 }
 
-// Release forgets the steps: what they would take back now belongs to somebody
-// else. It returns a stack that has them, for an owner that closes by Run.
+// Release moves all functions to a new stack, which it returns: a constructor that has succeeded passes it to the
+// object, whose Close calls Run.
 func (s *Stack) Release() Stack {
 	kept := *s
 	*s = Stack{}
 	return kept
 }
 
-// Len is the number of steps that Run would take.
+// Len returns the number of functions.
 func (s *Stack) Len() int { return len(s.steps) }

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// AwaitUse calls stop, which does not wait, until that returns another error than an
-// [ucs.InUseError], or none, for [ucs.RevokeLimit] at most. It returns the last error.
+// AwaitUse calls stop, which does not wait, until it returns nil or an error that is not
+// an [ucs.InUseError], for at most [ucs.RevokeLimit]. It returns the last error.
 func AwaitUse(stop func() error) error {
 	var err error
 	var inUse *ucs.InUseError

@@ -1,10 +1,9 @@
-// Package guard protects memory that several processes access without its owner. A visitor stores and
-// loads there by itself; the owner can nevertheless withdraw the memory, and knows when no access is in
-// progress any more.
+// Package guard revokes memory that other processes, the visitors, access by loads and stores. The owner of the
+// memory can revoke it, and detects when no access is in progress.
 //
 // # The two sides
 //
-// The owner publishes a table of keys, which visitors map and cannot write. Each visitor has a guard
+// The owner publishes a table of keys, which visitors map read-only. Each visitor has a guard
 // word, which the owner maps too. An access is a visit:
 //
 //	visitor                              owner
@@ -16,41 +15,41 @@
 //
 // # Why nothing is accessed after it is freed
 //
-// Consider step 3 of a visit and step a. If 3 sees that the key is gone, the visit accesses nothing. If 3
-// sees the key, then 1 is visible to c: either of the two barriers orders its own store before its own
-// load, so that of 3 and c at least one sees the store of the other side. So c finds the visit, and d
+// Consider step 3 of a visit and step a. If 3 loads a cleared key, the visit accesses nothing. Each of the two
+// barriers orders the store of its side before the load of its side, so at least one of 3 and c loads the value
+// that the other side has stored. Therefore, if 3 loads the key, c finds the visit, and d
 // waits for it. Step 5 is a release store that follows all accesses, so e follows them. A peer that is
-// gone has no thread left in user mode, nor in a system call that copies.
+// gone has no thread in user mode or in a system call that copies.
 //
-// One barrier is enough if it is on both CPUs. Word.Enter executes the one of the visitor (fenced). Where
-// the owner can call membarrier(2) for all visitors, that call is b and 2 at once, and a visit needs
-// no barrier of its own. Then a visit in progress has stored its guard when the call returns.
+// One barrier is enough if it is on both CPUs. Word.Enter executes the barrier of the visitor (fenced). If
+// the owner can call membarrier(2) for all visitors, that call is both b and 2, and a visit needs
+// no barrier of its own: a visit in progress has stored its guard when the call returns.
 //
-// What a visitor has looked up in an earlier visit it may use again if it loads, in step 3, something that
+// A visitor may use the result of a lookup in an earlier visit again if it loads, in step 3, a value that
 // the owner changes in step a: the key itself, if no key is ever used twice, or a generation of the table.
 //
-// # Why the owner waits for nobody else
+// # Which visits the owner waits for
 //
-// The guard names the region and numbers the visit. So d waits neither for visits to other regions nor for
-// later ones, which have seen that the key is gone. Numbers have 34 bits; if one came again while the owner
-// waits, the owner would wait for that visit too. The owner does not trust guards: a peer that writes
-// nonsense makes the owner wait, up to the limit that the caller gives, or keeps memory in quarantine,
-// until it is gone.
+// The guard contains the region and the number of the visit. So d waits neither for visits to other regions nor for
+// later visits, which find the key cleared. Numbers have 34 bits; if a number occurred again while the owner
+// waits, the owner would also wait for that visit. The owner does not trust guards: a peer that writes
+// invalid values makes the owner wait, up to the limit of the caller, or memory remains in quarantine
+// until the peer is gone.
 //
 // # Quarantine
 //
-// Owner.Free does not wait: memory with visits in progress stays in quarantine until these are over, and
-// Reclaim frees it. A guard names one region, so there are at most as many regions in quarantine as guards.
+// Owner.Free does not wait: memory with visits in progress is in quarantine until these have ended, and
+// Reclaim frees it. A guard contains one region, so there are at most as many regions in quarantine as guards.
 //
-// # What users do themselves
+// # What differs between users of this package
 //
-// Table entries differ beside the Extent: packages sm and self have keys of 48 random bits, which never
-// come again, so a cached right holds while the key is there; the software HCA has 32-bit keys as verbs
-// has, which come again, and rights that depend on a QP, so it has a generation. In package self all
-// regions are one, as its visits are short. sm and self leave the barrier to the owner where the kernel
-// can; a QP has so much to do for each work request that its own barrier does not matter.
+// Table entries contain more than the Extent. Packages sm and self have keys of 48 random bits, which are
+// never used again, so a cached right is valid while the key is in the table. The software HCA has 32-bit keys as in
+// verbs, which are used again, and rights that depend on a QP, so it has a generation. In package self all
+// regions have one guard value, because its visits are short. In sm and self the owner executes the barrier for the
+// visitors if the kernel supports that; for a QP its own barrier is a small part of the cost of a work request.
 //
-// The test of this package executes every interleaving of an owner that withdraws a region and uses its
+// The test of this package executes every interleaving of an owner that revokes a region and uses its
 // place again, and of a visitor with two visits, with and without a store buffer between the visitor and
 // the guard that the owner reads; and it shows that each step is necessary.
 package guard

@@ -13,8 +13,8 @@ import (
 
 // Peer is a visitor as the owner sees it.
 type Peer interface {
-	// Present reports that the peer can be inside and that its guards are mapped. The lock of the
-	// Owner is held. Once it has reported false it reports nothing else.
+	// Present reports whether the peer may access the memory and its guards are mapped. Owner.Links is
+	// locked. After it has returned false it always returns false.
 	Present() bool
 	// PID is the process of the peer; 0 if it is not visible here.
 	PID() int
@@ -22,15 +22,15 @@ type Peer interface {
 
 // Visit is a visit that was in progress when the owner looked at its guard. Visits can be compared.
 type Visit struct {
-	// Tag is for the owner, which may store here what it has read beside the guard.
+	// Tag is for the owner, which may store another value that it has read with the guard.
 	Tag  uint32
 	peer Peer
 	word *Word
 	seen uint64
 }
 
-// Look returns the visit that a peer makes with a guard, and its region, 0 if there is none. The owner
-// has cleared the key, and executed a barrier. Its lock is held.
+// Look returns the visit of a peer by its guard, and the region; 0 if no visit is in progress. Before, the owner
+// must have cleared the key and executed a barrier. Owner.Links is locked.
 func Look(p Peer, w *Word) (v Visit, region uint64) {
 	if !p.Present() {
 		return Visit{}, 0
@@ -39,7 +39,7 @@ func Look(p Peer, w *Word) (v Visit, region uint64) {
 	return v, v.seen & RegionMask
 }
 
-// Over reports whether the visit has ended. The lock of the owner is held.
+// Over reports whether the visit has ended. Owner.Links is locked.
 func (v Visit) Over() bool { return !v.peer.Present() || v.word.load() != v.seen }
 
 // Owner waits for visits. Any goroutine may call its methods, without the lock of Links.
@@ -82,8 +82,8 @@ func (o *Owner) Await(list []Visit, limit time.Duration) []Visit {
 	return list
 }
 
-// Free calls free when the visits have ended: now if there are none, else in Reclaim. n is the number of
-// bytes that stay in quarantine until then. free is called without a lock of the Owner.
+// Free calls free when the visits have ended: at once if there are none, otherwise in Reclaim. n is the number of
+// bytes in quarantine until then. free is called without a lock of the Owner.
 func (o *Owner) Free(inside []Visit, n int, free func()) {
 	if len(inside) == 0 {
 		free()
@@ -97,7 +97,7 @@ func (o *Owner) Free(inside []Visit, n int, free func()) {
 	o.QuarantinedBytes.Add(uint64(n))
 }
 
-// Reclaim frees what no peer is inside any more. Call it before an allocation and when a peer is gone.
+// Reclaim frees the memory in quarantine whose visits have ended. Call it before an allocation and when a peer is gone.
 func (o *Owner) Reclaim() {
 	if !o.some.Load() {
 		return
@@ -123,7 +123,7 @@ func (o *Owner) removeUnused() (list []quarantinedBlock) {
 	return list
 }
 
-// Inside returns the visits that keep memory in quarantine.
+// Inside returns the visits to memory in quarantine.
 func (o *Owner) Inside() (all []Visit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

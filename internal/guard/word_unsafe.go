@@ -7,12 +7,12 @@ import (
 	"github.com/gucx/gucx/internal/mmio"
 )
 
-// A Word says in which region its visitor is at this moment:
+// A Word is the guard of a visitor. It contains the region that the visitor is accessing:
 //
 //	bits  0..29  region; 0: in none
 //	bits 30..63  number of visits that have ended
 //
-// It lies in memory that the owner maps. One goroutine at a time makes visits with it.
+// It is in memory that the owner maps. One goroutine at a time makes visits with it.
 type Word struct{ v uint64 }
 
 const (
@@ -23,8 +23,8 @@ const (
 )
 
 // Enter begins a visit to a region, 1 to RegionMask, and returns the value for Leave. The visitor must
-// look at the key after that. With fenced, it is a full barrier; without, the owner must execute a
-// barrier on the visitor's CPU before it looks at the guards.
+// load the key after that. With fenced, it is a full barrier; without, the owner must execute a
+// barrier on the visitor's CPU before it loads the guards.
 func (w *Word) Enter(region uint64, fenced bool) (idle uint64) {
 	idle = atomic.LoadUint64(&w.v)
 	if fenced {
@@ -38,7 +38,7 @@ func (w *Word) Enter(region uint64, fenced bool) (idle uint64) {
 // Leave ends the visit, after its last access. It pairs with the load in Visit.Over.
 func (w *Word) Leave(idle uint64) { mmio.StoreRelease64(unsafe.Pointer(w), idle+step) }
 
-// Visits returns how many visits have ended, and the region of the one in progress, 0 if there is none.
+// Visits returns the number of visits that have ended, and the region of the one in progress; 0 if there is none.
 func (w *Word) Visits() (ended, region uint64) {
 	v := w.load()
 	return v >> regionBits, v & RegionMask

@@ -1,5 +1,5 @@
-// Package handle gives values numbers that may leave the process and come back: a
-// number that is late, or made up, finds nothing instead of another value.
+// Package handle has tables that map numbers to values, for numbers that a peer or a device returns: a
+// number whose value was removed, or that was never assigned, finds no value.
 package handle
 
 import "iter"
@@ -10,10 +10,10 @@ const (
 )
 
 // Table maps handles that a peer cannot guess to values. A handle has 64 bits: the index
-// of a place in the lower 32, and above it a tag from crypto/rand, which is another one
-// for each use of the place. So a peer that sends a handle has received it from us: the
-// handle is a capability, and must be sent to its owner only. A handle is never 0, and
-// neither is its tag. A handle that was removed finds another value with a probability of
+// of a place in the lower 32, and above it a tag from crypto/rand, which is different
+// for each use of the place. So a peer that sends a handle has received it before: the
+// handle is a capability, and must be sent to its owner only. Handles and tags are never 0.
+// A handle that was removed finds another value with a probability of
 // 2^-32 for each later use of its place.
 //
 // The zero value is empty. Find does not allocate. Not safe for concurrent use.
@@ -22,7 +22,7 @@ type Table[T comparable] struct {
 	tags tags
 }
 
-// Add enters v, which is not the zero value, and returns its handle; 0 if the table is
+// Add adds v, which is not the zero value, and returns its handle; 0 if the table is
 // full, with 2^32 values.
 func (t *Table[T]) Add(v T) uint64 {
 	if t.tags.remaining == 0 {
@@ -37,7 +37,7 @@ func (t *Table[T]) Add(v T) uint64 {
 	return s.handle
 }
 
-// Find returns the value of a handle that anyone may have made up; the zero value if
+// Find returns the value of a handle from an untrusted peer; the zero value if
 // there is none.
 func (t *Table[T]) Find(handle uint64) (v T) {
 	if i := handle & indexMask; i < uint64(len(t.slots)) && t.slots[i].handle == handle {
@@ -51,24 +51,24 @@ func (t *Table[T]) Remove(handle uint64) bool {
 	return t.remove(handle, handle&indexMask)
 }
 
-// Counted names values by handles of fewer than 64 bits: the index of a place in the lower
+// Counted is a Table with handles of fewer than 64 bits: the index of a place in the lower
 // bits, and above it the number of times that the place was used. The next handle is easy
-// to guess. So Counted is only for handles that stay in the process, and for those that are
-// looked up together with the connection over which they came. Otherwise as Table. Make
-// makes one.
+// to guess. So Counted is only for handles that do not leave the process, and for handles whose value
+// is checked against the connection over which they arrived. Use Make to make
+// one.
 type Counted[T comparable] struct {
 	places[T]
 	mask  uint64 // of the index
 	limit uint64 // largest handle
 }
 
-// Make returns a table with handles of so many bits, indexBits of them for the index:
+// Make returns a table with handles of the given number of bits. indexBits of them are for the index:
 // at most 32, and fewer than bits.
 func Make[T comparable](indexBits, bits int) Counted[T] {
 	return Counted[T]{mask: 1<<indexBits - 1, limit: 1<<bits - 1}
 }
 
-// Add enters v, which is not the zero value, and returns its handle; 0 if the table is
+// Add adds v, which is not the zero value, and returns its handle; 0 if the table is
 // full.
 func (t *Counted[T]) Add(v T) uint64 {
 	if len(t.free) == 0 && !t.grow(t.mask) {
@@ -107,7 +107,7 @@ type slot[T comparable] struct {
 	handle uint64
 }
 
-// grow makes a free place where there is none; false if its index were more than last.
+// grow adds a free place when there is none; false if its index would be above last.
 //
 //go:noinline
 func (p *places[T]) grow(last uint64) bool {
@@ -145,14 +145,14 @@ func (p *places[T]) remove(handle, index uint64) bool {
 	return true
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (p *places[T]) Len() int { return p.n }
 
-// Places is the number of places: the most values that there were at a time.
+// Places returns the number of places: the maximum number of values so far.
 func (p *places[T]) Places() int { return len(p.slots) }
 
-// All is the values in the order of their places. The loop may remove values, and add
-// some, which it may see or not.
+// All iterates over the values in the order of their places. The loop may remove values and add
+// others, which the iteration may include or not.
 func (p *places[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var none T

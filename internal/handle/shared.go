@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Shared is a Table for any goroutine: Add and Remove take a lock, Find takes none and does not
+// Shared is a Table that any goroutine may use. Add and Remove lock a mutex; Find does not, and does not
 // allocate. The zero value is empty.
 type Shared[T any] struct {
 	slots atomic.Pointer[[]atomic.Pointer[entry[T]]]
@@ -20,7 +20,7 @@ type entry[T any] struct {
 	value  *T
 }
 
-// Add enters v, which is not nil, and returns its handle.
+// Add adds v, which is not nil, and returns its handle.
 func (s *Shared[T]) Add(v *T) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +29,8 @@ func (s *Shared[T]) Add(v *T) uint64 {
 	return h
 }
 
-// slot is the place of a handle. The slice is replaced when it grows: who looks into the
-// old one does not find what is added later, of which nobody knows the handle yet.
+// slot is the place of a handle. When the slice grows, it is replaced. A concurrent Find may still use the
+// old one, which lacks values that are added later: their handles were not returned yet.
 func (s *Shared[T]) slot(h uint64) *atomic.Pointer[entry[T]] {
 	i := h & indexMask
 	var old []atomic.Pointer[entry[T]]
@@ -48,7 +48,7 @@ func (s *Shared[T]) slot(h uint64) *atomic.Pointer[entry[T]] {
 	return &grown[i]
 }
 
-// Find returns the value of a handle that anyone may have made up, nil if there is none.
+// Find returns the value of a handle from an untrusted peer; nil if there is none.
 // The value may be removed at the same time.
 func (s *Shared[T]) Find(h uint64) *T {
 	p := s.slots.Load()
@@ -63,7 +63,7 @@ func (s *Shared[T]) Find(h uint64) *T {
 	return nil
 }
 
-// Remove ends a handle; false if it has no value.
+// Remove removes the value of a handle; false if there is none.
 func (s *Shared[T]) Remove(h uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// tagBlock is how many tags are read at once: 256 bytes are what getrandom(2) returns in
-// one piece, also when a signal comes.
+// tagBlock is the number of tags that are read at once: a signal does not interrupt getrandom(2) of up to
+// 256 bytes.
 const tagBlock = 64
 
 // tags are random numbers of 32 bits, none of which is 0.

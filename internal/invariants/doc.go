@@ -1,6 +1,6 @@
-// Package invariants tells whether the build checks what must hold if gucx has
-// no bug. With -tags invariants a broken invariant panics; without it the checks
-// are gone and the object fails with ucs.ErrInternal where that can be told.
+// Package invariants enables checks of conditions that hold if gucx has
+// no bug. With -tags invariants a broken invariant panics. Without it there are no checks; if the code
+// nevertheless detects a broken invariant, the object fails with ucs.ErrInternal.
 //
 //	if invariants.Enabled && r.tail-r.head > depth {
 //		panic(...)
@@ -9,7 +9,7 @@ package invariants
 
 import "fmt"
 
-// Assert panics with the formatted text unless ok holds. It does nothing in
+// Assert panics with the formatted text if ok is false. It does nothing in
 // builds without the tag, but its arguments are still evaluated: on a data path
 // guard the call with Enabled.
 func Assert(ok bool, format string, args ...any) {

@@ -2,5 +2,5 @@
 
 package invariants
 
-// Enabled says that the build checks its invariants.
+// Enabled reports whether the build checks its invariants.
 const Enabled = false

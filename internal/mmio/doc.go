@@ -1,9 +1,9 @@
 // Package mmio has the stores, copies and fences that a device driver needs and
-// that Go does not offer: one store of an exact width, one copy whose stores are
-// neither merged nor repeated, the orders of the CPU towards a device, and a
-// release store that costs a plain MOV on amd64.
+// Go does not have: a store of an exact width, a copy whose stores are
+// neither merged nor repeated, fences between CPU and device, and a
+// release store that is a plain MOV on amd64.
 //
-// A post reads like the manual of the hardware:
+// A post has the steps of the hardware's manual:
 //
 //	mmio.StoreRecord32(dbrec, be32)         // WQE bytes before the doorbell record
 //	mmio.ToDevice()                         // record before the register
@@ -16,31 +16,31 @@
 //	ToDevice    SFENCE    DMB OSHST   stores before it, to memory or device, before stores after it
 //	FlushWC     SFENCE    DSB ST      the same, and empties write-combining buffers
 //	FromDevice  LFENCE    DMB OSHLD   loads before it, of memory a device writes, before accesses after it
-//	Pause       PAUSE     YIELD       nothing; tells the core that this is a polling loop
+//	Pause       PAUSE     YIELD       nothing; for polling loops
 //	PrefetchW   PREFETCHW PRFM PSTL1  nothing; fetches a line that will be stored to; PrefetchWLines several
 //
-// StoreRecord32 is a release store with a ToDevice before it where that does something:
-// on arm64. amd64 keeps the order of stores to normal memory by itself; SFENCE matters
+// StoreRecord32 is a release store with a ToDevice before it on arm64, where it is
+// necessary. amd64 preserves the order of stores to normal memory; it needs SFENCE
 // because UAR pages are mapped write-combining. Between goroutines or processes
-// (no device) use StoreRelease and LoadAcquire, no fence.
+// (without a device) use StoreRelease and LoadAcquire, and no fence.
 //
 // # A store, then a load
 //
-// Who announces something in one word and then looks at another, as both sides do that
-// must not miss each other (a guard and a key, a ring and a word that says "asleep"),
-// needs the two in that order. A release store does not give it: on amd64 the load that
-// follows overtakes it. sync/atomic does: its store is an XCHG on amd64, and STLR on
-// arm64, which no later LDAR, its load, overtakes; so both accesses are its, on both
-// sides. Plain accesses behind that load come after it on both machines.
+// If each of two sides stores to a word of its own and then loads the word of the other side (a guard and a key, a ring and
+// a word for "asleep"), at least one of them must load the new value. For that, each side must execute its load after its
+// store. A release store does not ensure this order: on amd64 the load may overtake
+// it. sync/atomic does: its store is an XCHG on amd64, and STLR on
+// arm64, which a later LDAR, its load, does not overtake. So both accesses of both
+// sides must use sync/atomic. Plain accesses after that load are executed after it on both architectures.
 //
 // # Two builds
 //
 // amd64 and arm64 have assembly. Other architectures, and the build tag purego,
-// have a twin on sync/atomic: right between CPUs, so right for the software HCA,
-// but no substitute for the fences of a real device.
+// have a portable twin by sync/atomic. It is correct between CPUs, and so for the software HCA,
+// but its fences are not sufficient for a real device.
 //
 // Functions are not inlined in the assembly build, except StoreRelease, StoreRecord and
-// LoadAcquire; a call costs about 1.2 ns. None allocates, blocks or faults when
+// LoadAcquire; a call costs about 1.2 ns. None allocates or blocks, and none faults if
 // the pointers are valid. Pointers must be aligned to 8 bytes (4 for the 32-bit
-// forms), and stay valid during the call; any goroutine may call.
+// forms), and valid during the call. Any goroutine may call them.
 package mmio

@@ -11,11 +11,11 @@ import (
 // ForDevices reports whether the fences and stores of this build are enough for a device: they are assembly.
 const ForDevices = false
 
-// fence is what the fences of the twin lock; a locked operation on any word
+// fence is the word of the fences of this build: an atomic operation on any word
 // orders all accesses of the CPU to normal memory.
 var fence atomic.Uint32
 
-// Doorbell64 stores the 8 bytes as they lie in memory, with one store.
+// Doorbell64 stores the 8 bytes, without a change of their order, with one store.
 func Doorbell64(reg unsafe.Pointer, first8 uint64) {
 	atomic.StoreUint64((*uint64)(reg), first8)
 }
@@ -31,16 +31,16 @@ func Copy64(dst, src unsafe.Pointer) {
 // ToDevice orders stores before it before stores after it, between CPUs.
 func ToDevice() { fence.Add(1) }
 
-// FlushWC is ToDevice; the twin knows no write-combining memory.
+// FlushWC is ToDevice; this build has no write-combining memory.
 func FlushWC() { fence.Add(1) }
 
 // FromDevice orders loads before it before accesses after it, between CPUs.
 func FromDevice() { fence.Add(1) }
 
-// Pause yields the processor, as there is no instruction for it in Go.
+// Pause calls runtime.Gosched, because Go has no instruction for it.
 func Pause() { runtime.Gosched() }
 
-// PrefetchW does nothing, as there is no instruction for it in Go.
+// PrefetchW does nothing, because Go has no instruction for it.
 func PrefetchW(unsafe.Pointer) {}
 
 // PrefetchWLines does nothing, as PrefetchW.

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// StoreRelease32 stores v so that a thread that sees it by LoadAcquire32 also sees all
-// that was stored before (STLR on arm64).
+// StoreRelease32 stores v. A thread that loads v by LoadAcquire32 also loads the values
+// that were stored before (STLR on arm64).
 func StoreRelease32(p unsafe.Pointer, v uint32) { atomic.StoreUint32((*uint32)(p), v) }
 
 // StoreRelease64 is StoreRelease32 for 8 bytes.

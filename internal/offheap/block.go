@@ -13,20 +13,20 @@ import (
 
 var inUse atomic.Int64 // bytes
 
-// InUse is the number of bytes, as asked for, that are allocated and not freed.
+// InUse returns the sum of the lengths of all blocks that are not freed, in bytes.
 func InUse() int64 { return inUse.Load() }
 
-// Block is one piece of memory. Its methods may be called by any goroutine; the
-// memory itself is ordered by those who share it.
+// Block is one piece of memory. Any goroutine may call its methods; goroutines that share the
+// memory must synchronize their accesses.
 type Block struct {
 	mem     []byte
 	freed   atomic.Bool
 	freedBy []byte // stack of the first Free; with invariants only
 }
 
-// Alloc returns n bytes, zeroed and page aligned; n is at least 1. A child made
-// by fork does not get them (MADV_DONTFORK): a device that writes to the parent's
-// page must not find it copied. Errors: unix.EINVAL, or unix.ENOMEM in an
+// Alloc returns a block of n bytes, zeroed and page aligned; n is at least 1. A child made
+// by fork does not inherit it (MADV_DONTFORK): otherwise a fork could replace the parent's
+// page by a copy while a device writes to the original. Errors: unix.EINVAL, or unix.ENOMEM in an
 // *os.SyscallError.
 func Alloc(n int) (*Block, error) {
 	if n < 1 {
@@ -40,16 +40,16 @@ func Alloc(n int) (*Block, error) {
 	return &Block{mem: mem[:n:n]}, nil
 }
 
-// Bytes is the memory: length and capacity as asked for. It is valid until Free;
-// a slice kept past that faults or, worse, shows memory of somebody else.
+// Bytes returns the memory, with the length of Alloc. It is valid until Free:
+// a later access faults or accesses other memory.
 func (b *Block) Bytes() []byte { return b.mem }
 
-// Len is the length as asked for.
+// Len returns the length in bytes.
 func (b *Block) Len() int { return len(b.mem) }
 
-// Free gives the memory back. The caller has made sure that no device, peer or
-// goroutine uses it any more. A second Free does nothing, or panics with
-// -tags invariants, because its caller no longer owned the block.
+// Free frees the memory. No device, peer or
+// goroutine may use it when Free is called. A second Free is a bug of its caller: it panics with
+// -tags invariants, and does nothing otherwise.
 func (b *Block) Free() error {
 	if b.freed.Swap(true) {
 		if invariants.Enabled {
@@ -64,7 +64,7 @@ func (b *Block) Free() error {
 	return unmap(b.mem)
 }
 
-// roundToPage rounds n up to whole pages, which is what mappings are made of.
+// roundToPage rounds n up to whole pages.
 func roundToPage(n int) int {
 	page := os.Getpagesize()
 	return (n + page - 1) &^ (page - 1)

@@ -2,5 +2,5 @@ package offheap
 
 import "unsafe"
 
-// Pointer is the address of the first byte: page aligned, valid until Free.
+// Pointer returns the address of the first byte: page aligned, valid until Free.
 func (b *Block) Pointer() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b.mem)) }

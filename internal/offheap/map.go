@@ -23,7 +23,7 @@ func obtain(n int) ([]byte, error) {
 	return mem, nil
 }
 
-// unmap unmaps the whole mapping of mem, which Alloc has cut.
+// unmap unmaps the whole mapping of mem, which Alloc has shortened to the length of the block.
 func unmap(mem []byte) error {
 	whole := wholeMapping(mem)
 	if invariants.Enabled {

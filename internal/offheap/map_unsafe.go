@@ -4,8 +4,8 @@ package offheap
 
 import "unsafe"
 
-// wholeMapping undoes the cut to the length that was asked for: the mapping goes
-// on to the end of its last page, and unix.Munmap wants it as it was made.
+// wholeMapping returns the mapping of a block, up to the end of its last page, as unix.Mmap has returned it and
+// unix.Munmap requires it.
 func wholeMapping(mem []byte) []byte {
 	return unsafe.Slice(unsafe.SliceData(mem), roundToPage(len(mem)))
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retiredDepth is how many freed mappings stay without access rights: enough that a
-// late access within a test hits one, and far from the kernel's limit of 65530
+// retiredDepth is the number of freed mappings that remain without access rights: enough to detect a
+// late access within a test, and far below the kernel's limit of 65530
 // mappings (vm.max_map_count).
 const retiredDepth = 64
 
@@ -23,7 +23,7 @@ type retiredRing struct {
 
 var retired retiredRing
 
-// add takes all rights and the pages from mem, and unmaps the oldest one.
+// add frees the pages of mem, removes its access rights, and unmaps the oldest mapping of the ring.
 func (g *retiredRing) add(mem []byte) error {
 	if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
 		return os.NewSyscallError("madvise", err)

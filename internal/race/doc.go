@@ -1,6 +1,6 @@
-// Package race tells the race detector what it cannot see: order that is made by
-// words in mapped memory, and accesses by assembly. In builds without -race every
-// function is empty and inlined away.
+// Package race informs the race detector of synchronization by
+// words in mapped memory, and of accesses by assembly, which it does not detect. In builds without -race every
+// function is empty and inlined.
 //
 //	race.Release(ring)                  // before the store that publishes
 //	mmio.StoreRelease32(tail, t)
@@ -8,7 +8,7 @@
 //	t := mmio.LoadAcquire32(tail)
 //	race.Acquire(ring)                  // after the load that saw it
 //
-// Addresses are names, so memory outside the Go heap works too: both sides must
-// give the same one, which in a process that maps a segment twice means the same
-// mapping. Accesses to memory outside the Go heap itself are never checked.
+// An address only identifies a synchronization, so it may be outside the Go heap. Both sides must
+// pass the same address: if a process maps a segment twice, an address in the same
+// mapping. The detector does not check accesses to memory outside the Go heap.
 package race

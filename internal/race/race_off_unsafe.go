@@ -4,19 +4,18 @@ package race
 
 import "unsafe"
 
-// Enabled says whether the race detector is built in.
+// Enabled reports whether this is a build with -race.
 const Enabled = false
 
-// Acquire makes all that happened before a Release of the same address happen
-// before what follows, for the race detector; nothing in this build.
+// Acquire does nothing in this build. With the race detector, everything before a Release of the same address
+// happens before the code after Acquire.
 func Acquire(unsafe.Pointer) {}
 
-// Release publishes to later Acquires of the same address, for the race
-// detector; nothing in this build.
+// Release does nothing in this build. With the race detector, it synchronizes with later Acquires of the same address.
 func Release(unsafe.Pointer) {}
 
-// ReadRange tells the race detector of a read; nothing in this build.
+// ReadRange reports a read to the race detector; nothing in this build.
 func ReadRange(unsafe.Pointer, int) {}
 
-// WriteRange tells the race detector of a write; nothing in this build.
+// WriteRange reports a write to the race detector; nothing in this build.
 func WriteRange(unsafe.Pointer, int) {}

@@ -1,18 +1,17 @@
-// Package sparse has tables of pointers by number that are read without a lock and take
-// memory as they fill: a device has numbers for hundreds of thousands of regions, few of
-// them in use, and the collector would have to look at a place for each.
+// Package sparse has tables of pointers by number that are read without a lock. A table allocates memory by pages, for the
+// numbers in use: a device has numbers for hundreds of thousands of regions, few of
+// them in use, and the garbage collector would scan an element for each.
 package sparse
 
 import "sync/atomic"
 
-// pageLen is how many pointers a table grows by: 4 KiB.
+// pageLen is the number of pointers of a page, which has 4 KiB.
 const pageLen = 512
 
 type page[T any] [pageLen]atomic.Pointer[T]
 
-// Table holds pointers by the numbers below its length, all nil at first. Load may run
-// beside everything; who calls Store or Swap excludes others that do. Memory that was taken
-// for a number stays.
+// Table maps the numbers below its length to pointers, all nil at first. Any goroutine may call Load at any
+// time; calls of Store and Swap must not be concurrent. Pages are never freed.
 type Table[T any] struct{ pages []atomic.Pointer[page[T]] }
 
 // New returns a table for the numbers below n, which is a multiple of 512.
