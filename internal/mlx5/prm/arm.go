@@ -8,8 +8,8 @@ const (
 	ciMask       = 1<<24 - 1
 )
 
-// ArmWord asks for an event at the next completion after consumer index ci. sn
-// counts the events taken from the CQ, two bits of it are sent.
+// ArmWord returns the arm word that requests an event at the next completion after consumer index ci. sn is the
+// number of events that were read from the CQ; the word contains two bits of it.
 func ArmWord(sn uint32, solicitedOnly bool, ci uint32) uint32 {
 	w := sn&armSNMask<<armSNShift | ci&ciMask
 	if solicitedOnly {

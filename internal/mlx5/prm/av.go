@@ -15,7 +15,7 @@ const (
 	avPathMask  = 0x7f
 )
 
-// AV is the datagram segment of a UD WQE: where it goes.
+// AV is the datagram segment of a UD WQE: its destination.
 type AV struct {
 	QKey   uint32
 	QPN    uint32 // 24 bits
@@ -48,14 +48,14 @@ func (a *AV) Put(b *[AVLen]byte) {
 	copy(b[32:48], a.DGID[:])
 }
 
-// PutAVDest writes the part of the segment that comes from the work request and
-// not from the address handle: Q_Key and remote QPN.
+// PutAVDest writes the part of the segment that depends on the work request and
+// not on the address handle: Q_Key and remote QPN.
 func PutAVDest(b *[AVLen]byte, qkey, qpn uint32) {
 	be.PutUint64(b[0:8], uint64(qkey)<<32)
 	be.PutUint32(b[8:12], qpn|avExtended)
 }
 
-// Load reads the segment. It reports false if the extended bit is missing: such
+// Load reads the segment; false if the extended bit is not set: such
 // an AV is shorter and is not used here.
 func (a *AV) Load(b *[AVLen]byte) bool {
 	dest := be.Uint32(b[8:12])

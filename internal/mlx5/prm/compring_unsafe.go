@@ -10,13 +10,13 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// CompRing is a completion queue as its consumer reads it. One goroutine at a time uses
-// it. An entry is read in four steps: Peek, Owned or Sent, Take, and then what it says;
-// Give ends a poll.
+// CompRing is the consumer of a completion queue. One goroutine at a time may use
+// it. The consumer reads an entry in four steps: Peek, Owned or Sent, Take, and the fields. After the last entry
+// of a poll it calls Give.
 type CompRing struct {
 	CQView
 	ci        uint32
-	passLog2  uint8 // the bit of ci that tells passes apart
+	passLog2  uint8 // number of the bit of ci that is the pass bit
 	hardware  bool
 	dbrec     DBRec
 	watch     ucs.Watch // on the entry at ci
@@ -24,16 +24,15 @@ type CompRing struct {
 	device    Pollable // nil on hardware
 }
 
-// noAttention is the attention word of a device that needs no driving.
+// noAttention is the attention word of a device that the consumer need not drive.
 var noAttention uint32
 
-// neverTail is a last word that no CQE has, as it lies in memory: opcode 15, which is
-// that of an entry never written, with everything else set.
+// neverTail is a last word, in big-endian order, that no CQE has: opcode 15 of an entry that was never
+// written, with all other bits set.
 const neverTail = 1<<32 - 1
 
-// NewCompRing returns the ring of v at consumer index 0. device is what the polling thread
-// drives; nil on hardware that sees stores by itself, for which the consumer needs
-// fences.
+// NewCompRing returns the consumer of v at consumer index 0. device is a device in software, which the polling thread
+// drives; it is nil on hardware, for which the consumer needs fences.
 func NewCompRing(v CQView, dbrec DBRec, hardware bool, device Pollable) CompRing {
 	c := CompRing{CQView: v, passLog2: uint8(bits.TrailingZeros32(v.Count())), dbrec: dbrec, hardware: hardware}
 	c.watch = ucs.Watch{Word: c.Slot(0).TailWord(), Quiet: neverTail}
@@ -41,7 +40,7 @@ func NewCompRing(v CQView, dbrec DBRec, hardware bool, device Pollable) CompRing
 	return c
 }
 
-// Follow has polls drive d; nil is nothing.
+// Follow makes polls drive d; nil means no device.
 func (c *CompRing) Follow(d Pollable) {
 	c.device, c.attention = d, &noAttention
 	if d != nil {
@@ -57,37 +56,37 @@ func (c *CompRing) CI() uint32 { return c.ci }
 // device needs no driving.
 func (c *CompRing) Watch() *ucs.Watch { return &c.watch }
 
-// Idle reports what the watch says.
+// Idle reports whether the watch is idle.
 func (c *CompRing) Idle() bool { return c.watch.Idle() }
 
-// Device is what polls drive; nil if there is nothing.
+// Device returns the device that polls drive; nil if there is none.
 func (c *CompRing) Device() Pollable { return c.device }
 
-// Drive lets a software device advance if it wants to.
+// Drive drives a software device if its attention word is set.
 func (c *CompRing) Drive() {
 	if atomic.LoadUint32(c.attention) != 0 {
 		c.device.Drive()
 	}
 }
 
-// Peek returns the entry at the consumer index with its last word, which says whose it
-// is. The load pairs with the device's store of that word.
+// Peek returns the entry at the consumer index and its last word, which contains the owner. The load of the
+// word pairs with the device's store.
 func (c *CompRing) Peek() (*CQESlot, Tail) {
 	s := c.Slot(c.ci)
 	return s, Tail(swap32(atomic.LoadUint32(&s.tail)))
 }
 
-// Sent reports whether t, of the entry at the consumer index, is software's and the
-// success of a send: opcode 0, and the owner bit of this pass.
+// Sent reports whether the entry at the consumer index, whose last word is t, belongs to software and is a
+// successful send: opcode 0, and the owner bit of this pass.
 func (c *CompRing) Sent(t Tail) bool {
 	return (uint32(t)^c.ci>>(c.passLog2&31)&1)&(0xf<<cqeOpcodeShift|cqeOwnerBit) == 0
 }
 
-// Owned reports whether t, of the entry at the consumer index, is software's.
+// Owned reports whether the entry at the consumer index, whose last word is t, belongs to software.
 func (c *CompRing) Owned(t Tail) bool { return t.Owned(c.Owner(c.ci)) }
 
-// Take takes the entry at the consumer index, which is software's: the rest of it can
-// be read, until Give.
+// Take advances the consumer index past an entry that belongs to software. The caller can read the rest of the
+// entry until Give.
 func (c *CompRing) Take() {
 	if c.hardware {
 		mmio.FromDevice()
@@ -100,14 +99,14 @@ func (c *CompRing) Wait(s *CQESlot, t Tail) {
 	c.watch.Word, c.watch.Quiet = s.TailWord(), swap32(uint32(t))
 }
 
-// LookAgain makes the next poll read the entries, whatever the watch shows.
+// LookAgain makes the next poll read the entries even if the watch is idle.
 func (c *CompRing) LookAgain() { c.watch.Quiet = neverTail }
 
-// Give gives the entries before the consumer index back to the device: a release store,
-// so that what was read of them comes before the device's next write there.
+// Give returns the entries before the consumer index to the device. It is a release store:
+// the device writes to them only after the earlier reads.
 func (c *CompRing) Give() { c.dbrec.StoreCI(c.ci) }
 
-// Waiting is how many entries wait for Take; all of them can be read after it.
+// Waiting returns the number of entries that belong to software. The caller can then read all of them.
 func (c *CompRing) Waiting() uint32 {
 	n := uint32(0)
 	for n < c.Count() && c.Slot(c.ci+n).Tail().Owned(c.Owner(c.ci+n)) {
@@ -119,8 +118,8 @@ func (c *CompRing) Waiting() uint32 {
 	return n
 }
 
-// Remove removes the entries that are software's for which gone says so, and moves those
-// that stay together. gone is called once for each, last first.
+// Remove removes the entries of software for which gone returns true, and closes the gaps between the
+// others. It calls gone once for each entry, last first.
 func (c *CompRing) Remove(gone func(*CQESlot) bool) {
 	freed := uint32(0)
 	for n := c.Waiting(); n > 0; n-- {
@@ -139,8 +138,8 @@ func (c *CompRing) Remove(gone func(*CQESlot) bool) {
 	c.LookAgain()
 }
 
-// ArmRecord stores to the doorbell record that an event is wanted at the next completion.
-// sn counts the events taken. RingArm follows, with what it returns.
+// ArmRecord stores to the doorbell record a request for an event at the next completion.
+// sn is the number of events that were read. The caller must pass the result to RingArm.
 func (c *CompRing) ArmRecord(sn uint32, solicitedOnly bool) uint32 {
 	w := ArmWord(sn, solicitedOnly, c.ci)
 	c.dbrec.StoreArm(w)
@@ -163,7 +162,7 @@ func RingArm(u UAR, cqn, word uint32) {
 	u.Doorbell.Ring(CQArm, first8)
 }
 
-// moveTo copies the CQE to another entry, whose pass bit is owner. Both belong to
+// moveTo copies the CQE to another entry, whose pass bit is owner. Both entries belong to
 // software.
 func (s *CQESlot) moveTo(d *CQESlot, owner uint8) {
 	d.body = s.body

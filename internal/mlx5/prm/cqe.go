@@ -8,7 +8,7 @@ type CQEOpcode uint8
 
 // CQE opcodes.
 const (
-	CQEReq         CQEOpcode = 0  // a send work request ended well
+	CQEReq         CQEOpcode = 0  // a send work request has succeeded
 	CQERespWrImm   CQEOpcode = 1  // RDMA write with immediate arrived
 	CQERespSend    CQEOpcode = 2  // send arrived
 	CQERespSendImm CQEOpcode = 3  // send with immediate arrived
@@ -19,7 +19,7 @@ const (
 	CQEInvalid     CQEOpcode = 15 // never written yet
 )
 
-// cqeInitOpOwn is what the last byte of every CQE holds before the first pass.
+// cqeInitOpOwn is the last byte of every CQE before the first pass.
 const cqeInitOpOwn = uint8(CQEInvalid) << 4
 
 const (
@@ -35,9 +35,9 @@ const (
 type CQE struct {
 	Opcode    CQEOpcode
 	Solicited bool
-	// UserIndex is srqn_uidx: the number that user space gave the QP, also if the
-	// completion consumed an entry of a basic SRQ, which has no number of its own; or the
-	// one that it gave the XRC SRQ. 24 bits.
+	// UserIndex is srqn_uidx: the number that user space has assigned to the QP, also if the
+	// completion has consumed an entry of a basic SRQ, which has no such number; for an XRC SRQ the
+	// number of the SRQ. 24 bits.
 	UserIndex  uint32
 	WQECounter uint16 // send: index of the WQE's first BB; SRQ: entry
 	SendOp     Opcode // of the work request; REQ and REQ_ERR
@@ -59,13 +59,13 @@ type CQE struct {
 func (c *CQE) IsError() bool { return c.Opcode == CQEReqErr || c.Opcode == CQERespErr }
 
 // CQESlot is an entry of a completion queue. Bytes 60 to 63 are the word that
-// passes ownership: the device writes it last (Write), software reads it first
-// (Tail). Wherever an entry lies, it is aligned to eight bytes: a release store faults
-// otherwise on arm64.
+// transfers ownership: the device writes it last (Write), software reads it first
+// (Tail). Every entry must be aligned to eight bytes; otherwise a release store faults
+// on arm64.
 type CQESlot struct {
 	_    [0]uint64
 	body [CQELen - 4]byte
-	tail uint32 // as it lies in memory
+	tail uint32 // big-endian
 }
 
 // body of a CQE that is not an error: bytes 16 to 59.
@@ -87,7 +87,7 @@ func (s *CQESlot) putErrBody(c *CQE) {
 	be.PutUint64(s.body[48:56], uint64(c.VendorErr)<<8|uint64(c.Syndrome))
 }
 
-// Write fills the entry and then passes it to software with one release store of
+// Write fills the entry and then transfers it to software with one release store of
 // its last word, which pairs with the load in Tail. owner is the pass bit of the
 // producer index: see OwnerBit.
 func (s *CQESlot) Write(c *CQE, owner uint8) {
@@ -106,9 +106,9 @@ func (s *CQESlot) Write(c *CQE, owner uint8) {
 	s.storeTail(uint32(c.WQECounter)<<16 | opOwn)
 }
 
-// WriteSent is Write for the success of a send work request, the CQE of which has few
-// fields: its opcode and the index of its WQE, its QP by number and by user index, and
-// the bytes that it has read.
+// WriteSent is Write for a successful send work request, whose CQE has few
+// fields: the opcode and the index of the WQE, number and user index of the QP, and
+// the number of bytes read.
 func (s *CQESlot) WriteSent(op Opcode, index uint16, qpn, userIndex, n uint32, owner uint8) {
 	*(*[56]byte)(s.body[:]) = [56]byte{}
 	be.PutUint32(s.body[32:36], userIndex)
@@ -120,7 +120,7 @@ func (s *CQESlot) WriteSent(op Opcode, index uint16, qpn, userIndex, n uint32, o
 // Init marks the entry as never written.
 func (s *CQESlot) Init() { s.storeTail(uint32(cqeInitOpOwn)) }
 
-// OwnerBit is the pass bit of index i in a queue of count entries, a power of
+// OwnerBit returns the pass bit of index i in a queue of count entries, a power of
 // two: 0 in the first pass.
 func OwnerBit(i, count uint32) uint8 {
 	if i&count != 0 {
@@ -144,7 +144,7 @@ func (t Tail) Opcode() CQEOpcode { return CQEOpcode(uint8(t) >> cqeOpcodeShift) 
 // WQECounter of the CQE.
 func (t Tail) WQECounter() uint16 { return uint16(t >> 16) }
 
-// OfReceive reports whether the CQE stands for a receive, and not for a send work
+// OfReceive reports whether the CQE is the completion of a receive, and not of a send work
 // request.
 func (t Tail) OfReceive() bool { return t.Opcode() != CQEReq && t.Opcode() != CQEReqErr }
 
@@ -157,7 +157,7 @@ func (s *CQESlot) UserIndex() uint32 { return be.Uint32(s.body[32:36]) & qpnMask
 // Imm is the immediate, in host order.
 func (s *CQESlot) Imm() uint32 { return be.Uint32(s.body[36:40]) }
 
-// ByteCount is the length of what arrived, or was read.
+// ByteCount is the number of bytes that arrived or were read.
 func (s *CQESlot) ByteCount() uint32 { return be.Uint32(s.body[44:48]) }
 
 // SendOp is the opcode of the send work request.
@@ -186,9 +186,9 @@ func (s *CQESlot) RemoteQP() (grh, sl uint8, qpn uint32) {
 	return uint8(w >> cqeGRHShift & 3), uint8(w >> cqeSLShift & 15), w & qpnMask
 }
 
-// Read decodes the entry if software owns it in the pass of owner. It reports
-// false, and leaves c alone, if the device has not written it, or has written a
-// compressed or inline-scatter one, which were not requested.
+// Read decodes the entry to c if software owns it in the pass of owner. It returns
+// false, and does not change c, if the device has not written the entry, or has written a
+// compressed or inline-scatter CQE, which this package does not request.
 func (s *CQESlot) Read(c *CQE, owner uint8) bool {
 	t := s.Tail()
 	if !t.Owned(owner) || t&cqeFormatMask != 0 {

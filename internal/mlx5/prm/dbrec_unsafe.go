@@ -15,12 +15,12 @@ const dbRecLen = 8
 // DBRec is a doorbell record, in memory that the driver writes and the device
 // reads. A QP's has its receive counter and its send counter (the producer index
 // in BBs), an SRQ's its counter, a CQ's its consumer index and arm word. Stores
-// are release stores, for a device as well: who sees the counter sees the entries
-// that it covers, and who sees a consumer index does not overwrite an entry that is
-// still read. Loads, by a device in software, are acquire loads and pair with them.
+// are release stores, also towards a device: after it has loaded a counter, the device reads valid entries, and
+// after it has loaded a consumer index, it overwrites no entry that software still
+// reads. Loads, by a device in software, are acquire loads and pair with them.
 type DBRec struct{ p unsafe.Pointer }
 
-// NewDBRec names the record at p, which must be aligned to 8 bytes.
+// NewDBRec returns the record at p, which must be aligned to 8 bytes.
 func NewDBRec(p unsafe.Pointer) DBRec { return DBRec{p} }
 
 // Addr is the address of the record, for a device that finds it in memory.
@@ -58,8 +58,8 @@ func (d DBRec) StoreArm(w uint32) { d.store(1, w) }
 // Arm is the arm word of a CQ.
 func (d DBRec) Arm() uint32 { return d.load(1) }
 
-// swap32 turns a big-endian word that was loaded as it lies in memory to host
-// order, and back.
+// swap32 converts between host order and a big-endian word that was loaded without
+// conversion.
 func swap32(v uint32) uint32 {
 	if cpu.IsBigEndian {
 		return v

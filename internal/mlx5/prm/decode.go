@@ -27,20 +27,19 @@ type WQE struct {
 // SGEs is the data pointers.
 func (w *WQE) SGEs() []verbs.SGE { return w.SGE[:min(w.NumSGE, MaxSGE)] }
 
-// Control segment without opcode and length: what must match.
+// The parts of the control segment that must match: all but opcode and length.
 const ctrlOpDSMask = 0xff<<32 | dsMask
 
 // DecodeWQE reads the WQE at consumer index ci of a ring whose producer index is
-// pi, both in BBs. bbs is how far to advance, at least 1, also after an error;
-// then the syndrome says what the error CQE has, and of w only Op, Flags and
-// Index are valid. Fields of w that the opcode does not have keep what they held.
+// pi, both in BBs. bbs is the length of the WQE, at least 1, also after an error.
+// After an error syndrome is that of the error CQE, and only Op, Flags and
+// Index of w are valid. Fields of w that the opcode does not have are not changed.
 //
-// Refused are: a length of 0 or beyond pi, a wrong index or QPN, an unknown
-// opcode or one that the service does not have, segments that do not fit, inline
+// It rejects: a length of 0 or beyond pi, a wrong index or QPN, an unknown
+// opcode or an opcode that the service does not have, segments that do not fit, inline
 // data after a data pointer or in a read or atomic (all SyndromeLocalQPOp); an
-// atomic of other than 8 bytes (SyndromeLocalLength). Keys, bounds and the
-// length of the message are the caller's to check. A producer that has overrun
-// its ring shows as a wrong index.
+// atomic of other than 8 bytes (SyndromeLocalLength). The caller must check keys, bounds and the
+// length of the message. If the producer has overrun its ring, the index is wrong.
 func DecodeWQE(v *SQView, ci, pi uint16, w *WQE) (bbs int, syn Syndrome) {
 	b := v.BB(uint32(ci))
 	word := be.Uint64(b[0:8])
@@ -53,12 +52,12 @@ func DecodeWQE(v *SQView, ci, pi uint16, w *WQE) (bbs int, syn Syndrome) {
 	return decodeAny(v, word, ci, pi, w)
 }
 
-// SkipWQE is the bbs that DecodeWQE would return, for a flush.
+// SkipWQE returns the bbs that DecodeWQE would return, for a flush.
 func SkipWQE(v *SQView, ci, pi uint16) int {
 	return wqeSpan(be.Uint64(v.BB(uint32(ci))[0:8]), ci, pi)
 }
 
-// wqeSpan is the number of BBs from ci that the WQE claims, at least 1 and not
+// wqeSpan returns the length of the WQE at ci in BBs, at least 1 and not
 // beyond pi.
 func wqeSpan(word uint64, ci, pi uint16) int {
 	return max(1, min(BBs(int(word&dsMask)), int(pi-ci)))
@@ -90,7 +89,7 @@ type cursor struct {
 	pos, end uint32
 }
 
-// next takes a unit; nil after the last.
+// next returns the next unit; nil after the last one.
 func (c *cursor) next() *Seg {
 	if c.pos == c.end {
 		return nil
@@ -100,7 +99,7 @@ func (c *cursor) next() *Seg {
 	return s
 }
 
-// service reads the segments that the QP's type puts after the control segment.
+// service reads the segments after the control segment that depend on the QP's type.
 func (c *cursor) service(w *WQE, sh shape) Syndrome {
 	switch c.v.typ {
 	case verbs.QPTypeRC:
@@ -178,7 +177,7 @@ func (c *cursor) payload(w *WQE, inlineOK bool) Syndrome {
 	return SyndromeOK
 }
 
-// inline reads the header of an inline segment and steps over its bytes.
+// inline reads the header of an inline segment and skips its bytes.
 func (c *cursor) inline(w *WQE, s *Seg) bool {
 	n := be.Uint32(s[0:4]) &^ inlineBit
 	if n > MaxDS*SegLen {

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// sendOp is how a verbs opcode becomes a WQE. The zero value: it does not.
+// sendOp is the encoding of a verbs opcode. The zero value means that the service does not have the opcode.
 type sendOp struct {
 	op      Opcode
 	shape   shape
@@ -33,8 +33,8 @@ var (
 	}
 )
 
-// SendRing is a send queue as its producer writes it: work requests become WQEs. It
-// does not know how many there are, and rings no doorbell.
+// SendRing is the producer of a send queue: it encodes work requests. It does not
+// check for free entries, and rings no doorbell.
 type SendRing struct {
 	SQView
 	ops       *[256]sendOp
@@ -43,8 +43,8 @@ type SendRing struct {
 	always    CtrlFlags
 }
 
-// NewSendRing returns the ring of v, for work requests within limits. With sigAll all
-// make a CQE.
+// NewSendRing returns the producer of v, for work requests within limits. With sigAll each of them
+// generates a CQE.
 func NewSendRing(v SQView, limits verbs.QPCap, sigAll bool) SendRing {
 	r := SendRing{SQView: v, ops: &rcOps, maxInline: uint32(limits.MaxInline), maxSGE: uint32(limits.MaxSendSGE)}
 	if v.typ == verbs.QPTypeUD {
@@ -57,11 +57,11 @@ func NewSendRing(v SQView, limits verbs.QPCap, sigAll bool) SendRing {
 }
 
 // Encode writes the WQE of wr at producer index pi. av is the address of a datagram, and
-// nil otherwise. It returns the control word, or 0 if wr is not valid; Refused says why.
-// A control word is never 0, because it has a length.
+// nil otherwise. It returns the control word, which is never 0 because it contains a length; or 0 if wr is not
+// valid. Refused returns the reason.
 func (r *SendRing) Encode(pi uint32, wr *verbs.SendWR, av *[AVLen]byte) uint64 {
 	if wr.Flags&verbs.SendInline != 0 && r.typ == verbs.QPTypeRC {
-		// A short write or a short message, mostly: every offset is a constant.
+		// The most frequent case, a short write or message: every offset is a constant.
 		n := len(wr.Inline)
 		switch {
 		case wr.Opcode == verbs.OpRDMAWrite && uint(n-1) < MaxShortLen:
@@ -85,7 +85,7 @@ func (r *SendRing) Encode(pi uint32, wr *verbs.SendWR, av *[AVLen]byte) uint64 {
 // encodeAny writes any WQE, unit by unit, control segment last.
 func (r *SendRing) encodeAny(pi uint32, wr *verbs.SendWR, av *[AVLen]byte) uint64 {
 	op := r.ops[wr.Opcode]
-	start := uint32(uint16(pi)) * SegsPerBB // within a ring of 2^16 BBs, so that no pos is 0
+	start := uint32(uint16(pi)) * SegsPerBB // as in a ring of 2^16 BBs, so that no pos after it is 0
 	pos := start + 1
 	b := r.BB(pi)
 	if r.typ == verbs.QPTypeUD {
@@ -136,8 +136,8 @@ var ctrlFlags = func() (t [16]CtrlFlags) {
 	return t
 }()
 
-// putAtomic writes all segments of an atomic from unit pos on and returns the unit
-// after; 0 if wr has more or less than one SGE, or too long a one.
+// putAtomic writes all segments of an atomic at unit pos and returns the unit
+// after them; 0 if wr does not have exactly one SGE, or if the SGE is too long.
 func (r *SendRing) putAtomic(pos uint32, wr *verbs.SendWR) uint32 {
 	if wr.Flags&verbs.SendInline != 0 || len(wr.SGList) != 1 || wr.SGList[0].Length > MaxSGELen {
 		return 0
@@ -156,8 +156,8 @@ func (r *SendRing) putAtomic(pos uint32, wr *verbs.SendWR) uint32 {
 }
 
 // putPayload writes the inline segment or the data pointers at unit pos and
-// returns the unit after; 0 if wr has too many, too long or the wrong kind. Empty
-// pieces are left out: hardware would take a length of 0 for 2 GiB.
+// returns the unit after them; 0 if there are too many or too long ones, or if the opcode does not permit them. It omits
+// empty SGEs, because to hardware a length of 0 means 2 GiB.
 func (r *SendRing) putPayload(pos uint32, sh shape, wr *verbs.SendWR) uint32 {
 	if wr.Flags&verbs.SendInline != 0 {
 		return r.putInline(pos, sh, wr.Inline)
@@ -190,7 +190,7 @@ func (r *SendRing) putInline(pos uint32, sh shape, data []byte) uint32 {
 	return pos + uint32(InlineSegs(len(data)))
 }
 
-// Refused says why Encode refused wr.
+// Refused returns the reason why Encode has rejected wr.
 //
 //go:noinline
 func (r *SendRing) Refused(wr *verbs.SendWR, av *[AVLen]byte) error {
@@ -213,7 +213,7 @@ func (r *SendRing) Refused(wr *verbs.SendWR, av *[AVLen]byte) error {
 	return refusedList(wr.SGList, int(r.maxSGE))
 }
 
-// refusedList says what is wrong with the data pointers of a work request.
+// refusedList returns the error in the data pointers of a work request.
 func refusedList(sges []verbs.SGE, limit int) error {
 	for i, s := range sges {
 		if s.Length > MaxSGELen {

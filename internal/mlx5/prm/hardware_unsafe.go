@@ -6,13 +6,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Hardware is what stands behind mlx5 queues: the kernel driver with the HCA, or
-// the software HCA. The driver in this package allocates the queue memory and
-// writes and reads it; Hardware executes. Methods may be called by any goroutine
-// and may block, except [Doorbell].
+// Hardware executes mlx5 queues: the kernel driver with the HCA, or
+// the software HCA. Package provider allocates the memory of the queues and
+// writes and reads it. Any goroutine may call the methods, which
+// may block; [Doorbell] does not.
 //
-// Memory handed over in Params structs is off the Go heap (see internal/offheap),
-// zeroed or initialised as the format demands, and stays mapped until the object
+// Memory in Params structs is off the Go heap (see internal/offheap), and
+// zeroed or initialized as the format requires. The caller must not unmap it before the object
 // is destroyed.
 type Hardware interface {
 	QueryDevice() (verbs.DeviceAttr, error)
@@ -28,11 +28,11 @@ type Hardware interface {
 
 	// AllocBuffer: see verbs.Provider.
 	AllocBuffer(n int) (verbs.Buffer, error)
-	// RegMR registers buf; the hardware keeps it reachable until DeregMR.
+	// RegMR registers buf, to which the hardware refers until DeregMR.
 	RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error)
 	// DeregMR returns after the last access through the key, or an *ucs.InUseError, and
-	// can then be called again. If free is not nil, it is the buffer that the region is
-	// in: the hardware takes it back after the last access and need not wait for that.
+	// can then be called again. If free is not nil, it is the buffer that contains the region: the hardware
+	// frees it after the last access, for which DeregMR need not wait.
 	DeregMR(lkey uint32, free verbs.Buffer) error
 
 	CreateCQ(p CQParams) (cqn uint32, err error)
@@ -40,24 +40,24 @@ type Hardware interface {
 	CreateSRQ(p SRQParams) (srqn uint32, err error)
 	// ArmSRQ sets the limit below which EventSRQLimitReached is raised, once.
 	ArmSRQ(srqn uint32, limit int) error
-	// DestroySRQ of an XRC SRQ is *ucs.InUseError while a peer is in the middle of a
-	// message: none begins any more, and it is to be called again.
+	// DestroySRQ of an XRC SRQ returns an *ucs.InUseError while a message of a peer is
+	// arriving. No further message can begin; the caller must call it again.
 	DestroySRQ(srqn uint32) error
 	CreateQP(p QPParams) (qpn uint32, err error)
-	// ModifyQP applies attr. RTR of an RC QP starts to resolve the peer and
-	// does not wait for it.
+	// ModifyQP applies attr. RTR of an RC QP starts to resolve the peer, and
+	// does not wait until it is resolved.
 	ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) error
 	// QueryQP returns the state as the device has it.
 	QueryQP(qpn uint32) (verbs.QPState, error)
 	// DestroyQP returns after the last access of the device to the queues.
 	DestroyQP(qpn uint32) error
-	// CreateAH fills the 48-byte AV for the address (see AVLen). handle names the address
+	// CreateAH fills the 48-byte AV for the address (see AVLen). handle identifies the address
 	// in DestroyAH; 0 if the device has no object for it.
 	CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, av [AVLen]byte, err error)
-	// DestroyAH frees what CreateAH has made. Work requests in flight have a copy of the AV.
+	// DestroyAH destroys the object of CreateAH. Work requests in flight have a copy of the AV.
 	DestroyAH(handle uint32) error
 
-	// SetAsyncSink sets who is told of asynchronous events.
+	// SetAsyncSink sets the receiver of asynchronous events.
 	SetAsyncSink(AsyncSink)
 	Close() error
 }
@@ -79,8 +79,8 @@ type UAR struct {
 	Index uint32
 	// Page is the base; registers are at the offsets UUAR0, UUAR1, CQArm.
 	Page unsafe.Pointer
-	// Doorbell is told of a store to the page, after it, by the goroutine that
-	// stored. nil on real hardware, which sees the store itself.
+	// Doorbell must be called after each store to the page, by the goroutine that
+	// has stored. It is nil on real hardware.
 	Doorbell Doorbell
 }
 
@@ -90,46 +90,46 @@ type XRCHardware interface {
 	// OpenXRCD opens a domain: see verbs.XRCDInitAttr.
 	OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error)
 	CloseXRCD(xrcdn uint32) error
-	// CreateXRCSRQ makes an XRC SRQ. srqn is its number in the domain, by which
-	// initiators send to it; handle names it in ArmSRQ, DestroySRQ and events, and is
-	// another than that of every SRQ of the context.
+	// CreateXRCSRQ makes an XRC SRQ. srqn is its number in the domain, which
+	// initiators use; handle identifies it in ArmSRQ, DestroySRQ and events, and is
+	// unique among all SRQs of the context.
 	CreateXRCSRQ(p SRQParams) (handle, srqn uint32, err error)
-	// CreateTarget makes a target in RESET; OpenTarget refers to one that is there:
-	// ErrInvalidParam if it is not. qpn is its number in the domain; handle names it in
-	// ModifyQP, QueryQP, DestroyQP and events of this context. DestroyQP takes one reference
-	// back, and destroys the target with the last of the domain.
+	// CreateTarget makes a target in RESET; OpenTarget adds a reference to an existing one, and returns
+	// ErrInvalidParam if there is none. qpn is its number in the domain; handle identifies it in
+	// ModifyQP, QueryQP, DestroyQP and events of this context. DestroyQP drops one reference,
+	// and destroys the target with the last reference in the domain.
 	CreateTarget(xrcdn uint32) (handle, qpn uint32, err error)
 	OpenTarget(xrcdn, qpn uint32) (handle uint32, err error)
 }
 
-// RecvDoorbell is how a device in software learns that receives were posted to an XRC SRQ:
-// it shows them to peers, and wakes those that wait. Hardware looks by itself.
+// RecvDoorbell informs a device in software of receives that were posted to an XRC SRQ:
+// the device publishes them to peers, and wakes those that wait. Hardware needs none.
 type RecvDoorbell interface {
 	// Posted is called after the doorbell record was stored, by the goroutine that
 	// posts. It neither blocks nor allocates.
 	Posted()
 }
 
-// RecvWatcher is implemented by XRCHardware that wants to be told.
+// RecvWatcher is implemented by XRCHardware with a RecvDoorbell.
 type RecvWatcher interface {
-	// RecvDoorbell is that of an XRC SRQ, by its handle; nil of another SRQ.
+	// RecvDoorbell returns the doorbell of an XRC SRQ by its handle; nil for another SRQ.
 	RecvDoorbell(handle uint32) RecvDoorbell
 }
 
-// Doorbell is how the software HCA sees a store to a UAR page.
+// Doorbell informs the software HCA of a store to a UAR page.
 type Doorbell interface {
-	// Ring gets the page offset and the first 8 bytes that were stored there as a
-	// big-endian number: for a work queue that is CtrlWord of the last WQE, for
-	// CQArm the arm word in the upper half and the CQ's number in the lower. It may
-	// execute work requests before it returns, and must not be called with a
-	// lock held that a completion consumer takes.
+	// Ring gets the page offset and the first 8 bytes that were stored there, as a
+	// big-endian number: for a work queue CtrlWord of the last WQE, for
+	// CQArm the arm word in the upper half and the CQ's number in the lower half. It may
+	// execute work requests before it returns. The caller must not hold a
+	// lock that a completion consumer takes.
 	Ring(off uint32, first8 uint64)
 }
 
-// Pollable is implemented by Hardware that is driven by the thread that polls: the
-// software HCA. Real hardware needs none.
+// Pollable is implemented by Hardware that polling threads drive: the
+// software HCA.
 type Pollable interface {
-	// Attention is a word that is nonzero when Drive has something to do. Load
+	// Attention is a word that is not 0 if Drive has work. Load
 	// it with sync/atomic. It is valid until Close.
 	Attention() *uint32
 	// Drive advances the device: arrivals, stalled send queues, timers. Any
@@ -137,20 +137,19 @@ type Pollable interface {
 	Drive()
 }
 
-// QueuePollable is implemented by Hardware that wants to know which queue is
-// polled: the software HCA under a model of time.
+// QueuePollable is implemented by Hardware that must be informed which queue is
+// polled: the software HCA with a model of time.
 type QueuePollable interface {
-	// Poller stands for the device in polls of the CQ, as Pollable does in those
-	// of other hardware: Drive is called before the driver takes the lock of the
+	// Poller returns the Pollable for polls of the CQ. The driver calls its Drive before it takes the lock of the
 	// queue. nil if the CQ does not exist.
 	Poller(cqn uint32) Pollable
 }
 
-// Accountant is implemented by Hardware that lives in memory of this process: the
+// Accountant is implemented by Hardware that uses memory of this process: the
 // software HCA.
 type Accountant interface {
-	// Footprint is the memory that the hardware keeps of each kind of object, without
-	// the queues, which the driver counts. Any goroutine.
+	// Footprint returns the memory of the hardware for each type of object, without
+	// the queues, which the driver counts. Any goroutine may call it.
 	Footprint() verbs.ResourceBytes
 }
 
@@ -176,7 +175,7 @@ type EventHardware interface {
 type EventChannel interface {
 	// FD is readable while an event waits. It belongs to the channel.
 	FD() int
-	// TryRead takes one event and returns the number of its CQ. It calls the kernel.
+	// TryRead reads one event and returns the number of its CQ. It calls the kernel.
 	TryRead() (cqn uint32, ok bool)
 	// Readable reports whether an event waits. It calls the kernel.
 	Readable() bool
@@ -190,8 +189,8 @@ type CQParams struct {
 	Count uint32         // entries, a power of two
 	DBRec DBRec          // [0] consumer index, [1] arm word
 	UAR   UAR            // where the arm doorbell is written
-	Sink  CQSink         // who gets the events; nil if the CQ has no channel, or one of the kernel
-	// Channel is where the kernel delivers the events; nil unless the hardware is an
+	Sink  CQSink         // receives the events; nil if the CQ has no channel, or a channel of the kernel
+	// Channel is the channel of the kernel for the events; nil unless the hardware is an
 	// EventHardware.
 	Channel EventChannel
 	Vector  int  // the completion vector; see verbs.CQInitAttr
@@ -210,7 +209,7 @@ type SRQParams struct {
 	// Of an XRC SRQ only.
 	XRCDN     uint32
 	CQN       uint32
-	UserIndex uint32 // as in QPParams: what its completions carry
+	UserIndex uint32 // as in QPParams: the UserIndex of its completions
 }
 
 // QPParams makes a QP in RESET.
@@ -228,14 +227,14 @@ type QPParams struct {
 	RQMaxSGE int
 	DBRec    DBRec // [0] receive, [1] send counter
 	UAR      UAR
-	// Cap has the depths and SGEs that were asked for, and the longest inline data of the
+	// Cap has the requested depths and numbers of SGEs, and the maximum inline data of the
 	// send queue.
 	Cap    verbs.QPCap
 	SigAll bool // every send work request is signaled
-	// UserIndex is returned in CQE.UserIndex, also of completions that consumed an
-	// entry of a basic SRQ; unique among the QPs and the XRC SRQs of the context.
+	// UserIndex is returned in CQE.UserIndex, also in completions that have consumed an
+	// entry of a basic SRQ. It is unique among the QPs and the XRC SRQs of the context.
 	UserIndex uint32
-	// QueueLocked and RegisterLocked say which locks the driver takes for a post:
-	// of the queue, and of the micro-UAR. Devices execute the same either way.
+	// QueueLocked and RegisterLocked report whether the driver locks the queue and the micro-UAR for a
+	// post. The execution does not depend on them.
 	QueueLocked, RegisterLocked bool
 }

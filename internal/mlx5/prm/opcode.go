@@ -3,7 +3,7 @@ package prm
 // Opcode of a send WQE: bits 7:0 of its first word (mlx5dv.h, MLX5_OPCODE_*).
 type Opcode uint8
 
-// Send opcodes. The decoder refuses those that say so.
+// Send opcodes. The decoder rejects those that are marked as refused.
 const (
 	OpNOP          Opcode = 0x00 // consumed; completes if signaled
 	OpSendInval    Opcode = 0x01 // refused: no memory windows
@@ -21,19 +21,19 @@ const (
 	OpUMR          Opcode = 0x25 // refused
 )
 
-// shape is what segments follow the control segment, after those of the service.
+// shape is the list of segments after the control segment and those of the service.
 type shape uint8
 
 const (
 	shapeBad    shape = iota
-	shapeNOP          // nothing that is looked at
+	shapeNOP          // no segment is read
 	shapeSend         // payload
 	shapeWrite        // raddr, payload
 	shapeRead         // raddr, data pointers
 	shapeAtomic       // raddr, atomic, one data pointer of 8 bytes
 )
 
-// shapes is indexed by opcode; what is not listed is bad.
+// shapes is indexed by opcode; opcodes that are not listed are invalid.
 var shapes = [256]shape{
 	OpNOP:          shapeNOP,
 	OpSend:         shapeSend,
@@ -51,7 +51,7 @@ type CtrlFlags uint8
 // Control flags. The fence mode is a field of three bits, ctrlFenceMask.
 const (
 	CtrlSolicited CtrlFlags = 0x02 // raise a solicited event at the receiver
-	CtrlCQUpdate  CtrlFlags = 0x08 // make a CQE on success too
+	CtrlCQUpdate  CtrlFlags = 0x08 // generate a CQE also on success
 	// CtrlInitiatorFence is set by libmlx5 after a UMR; it does not wait for reads.
 	CtrlInitiatorFence CtrlFlags = 1 << 5
 	CtrlFenceOnly      CtrlFlags = 2 << 5
@@ -60,12 +60,12 @@ const (
 	ctrlFenceMask      CtrlFlags = 7 << 5
 )
 
-// Signaled reports whether the WQE makes a CQE on success.
+// Signaled reports whether the WQE generates a CQE on success.
 func (f CtrlFlags) Signaled() bool { return f&CtrlCQUpdate != 0 }
 
-// Solicited reports whether the receiver's completion is a solicited one.
+// Solicited reports whether the receiver's completion is solicited.
 func (f CtrlFlags) Solicited() bool { return f&CtrlSolicited != 0 }
 
 // Fenced reports whether the WQE waits for the earlier reads and atomics of its
-// QP. All modes that wait are taken for the same.
+// QP. It does not distinguish the modes that wait.
 func (f CtrlFlags) Fenced() bool { return f&ctrlFenceMask >= CtrlFenceOnly }

@@ -11,8 +11,8 @@ const invalidLKey = 0x100
 const SRQNextLen = 16
 
 // EncodeRecv writes the data pointers of a receive entry, which has one unit for
-// each pointer that the queue allows. SGEs of length 0 are left out. At most
-// len(entry) SGEs are written; the caller has checked their number.
+// each pointer that the queue allows. It omits SGEs of length 0, and writes at most
+// len(entry) SGEs; the caller has checked their number.
 func EncodeRecv(entry []Seg, sges []verbs.SGE) {
 	n := 0
 	for i := range sges {
@@ -27,7 +27,7 @@ func EncodeRecv(entry []Seg, sges []verbs.SGE) {
 	}
 }
 
-// DecodeRecv reads the data pointers of a receive entry: n of them, of total
+// DecodeRecv reads the data pointers of a receive entry and returns their number and the total number of
 // bytes. The syndrome is SyndromeLocalQPOp if a pointer is malformed.
 func DecodeRecv(entry []Seg, out *SGList) (n int, total uint64, syn Syndrome) {
 	for i := range entry {
@@ -45,8 +45,8 @@ func DecodeRecv(entry []Seg, out *SGList) (n int, total uint64, syn Syndrome) {
 	return n, total, SyndromeOK
 }
 
-// loadData reads a data pointer. A length of 0 becomes 2^31, as hardware has it;
-// one with bit 31 set comes out larger than that, whatever its other bits.
+// loadData reads a data pointer. As for hardware, a length of 0 means 2^31.
+// A length with bit 31 set becomes malformedLen.
 func loadData(s *Seg) verbs.SGE {
 	w := be.Uint64(s[0:8])
 	sge := verbs.SGE{Addr: be.Uint64(s[8:16]), Length: uint32(w >> 32), LKey: uint32(w)}
@@ -59,7 +59,7 @@ func loadData(s *Seg) verbs.SGE {
 	return sge
 }
 
-// malformedLen stands for a byte count with bit 31 set.
+// malformedLen is the result for a byte count with bit 31 set.
 const malformedLen = 1<<32 - 1
 
 // PutSRQNext writes the next segment of an SRQ entry.

@@ -10,15 +10,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// RecvRing is a QP's own receive queue as its producer writes it. Receives are consumed
+// RecvRing is the producer of a QP's own receive queue. Receives are consumed
 // in order, so the work request of the next completion is at tail. One goroutine may
-// post while another one takes.
+// call PostRecv while another one calls Take.
 type RecvRing struct {
 	RQView
 	ids   []uint64 // by entry
 	head  uint32
 	dbrec DBRec
-	fixed bool // an ID stands for the same memory always
+	fixed bool // receives with the same ID always have the same memory
 
 	_    cpu.CacheLinePad
 	tail uint32 // Take stores, PostRecv loads
@@ -36,14 +36,14 @@ func newIDs(n uint32) []uint64 {
 	return ids
 }
 
-// Open makes the queue empty. v is its ring. With fixed the poster promises that an ID,
-// which is not all ones, stands for the same memory always: an entry that is posted again
-// with the same ID is not written again.
+// Open makes the queue empty. v is its ring. With fixed the caller guarantees that receives with the same ID, which must
+// not be all ones, always have the same memory: PostRecv does not write an entry again if it contains a receive
+// with the same ID.
 func (q *RecvRing) Open(v RQView, dbrec DBRec, fixed bool) {
 	q.RQView, q.dbrec, q.ids, q.fixed = v, dbrec, newIDs(v.Count()), fixed
 }
 
-// Reset forgets all receives, as after a move to RESET. Of a queue that was never opened
+// Reset drops all receives, as after a move to RESET. If the queue was never opened,
 // it does nothing.
 func (q *RecvRing) Reset() {
 	if len(q.ids) == 0 {
@@ -54,9 +54,9 @@ func (q *RecvRing) Reset() {
 	q.dbrec.StoreRecv(0)
 }
 
-// Take retires the oldest receive and returns its ID; false when none is posted,
-// which a device that counts right never makes happen. The store of tail releases the
-// load of the ID, for the load in PostRecv, which writes there only then.
+// Take retires the oldest receive and returns its ID; false if none is posted,
+// which happens only if the device counts wrongly. The store of tail is a release store after the
+// load of the ID and pairs with the load in PostRecv, which writes to the entry only after it.
 func (q *RecvRing) Take() (id uint64, ok bool) {
 	if len(q.ids) == 0 {
 		return 0, false
@@ -66,11 +66,11 @@ func (q *RecvRing) Take() (id uint64, ok bool) {
 	return id, true
 }
 
-// Footprint is the bytes of memory that the queue keeps besides the ring.
+// Footprint returns the memory of the queue without the ring, in bytes.
 func (q *RecvRing) Footprint() int64 { return int64(len(q.ids)) * int64(unsafe.Sizeof(q.ids[0])) }
 
-// PostRecv posts receives: n of them, and err is why wr[n] was not. ErrNoResource when
-// the queue is full; ErrInvalidParam or ErrTooLong for what an entry cannot hold.
+// PostRecv posts receives and returns their number n; err is the reason why wr[n] was not posted: ErrNoResource if
+// the queue is full, ErrInvalidParam or ErrTooLong if the receive does not fit in an entry.
 func (q *RecvRing) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	room := uint32(len(q.ids)) - (q.head - mmio.LoadAcquire32(unsafe.Pointer(&q.tail)))
 	for n < len(wr) {
@@ -97,9 +97,9 @@ func (q *RecvRing) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// RecvList is a shared receive queue as its producer writes it: a linked list of free
-// entries in the ring itself. Posting takes them at head, completions give them back at
-// tail, in whatever order they come. One goroutine at a time uses it.
+// RecvList is the producer of a shared receive queue: a linked list of free
+// entries in the ring itself. A post removes an entry at head, a completion adds its entry at
+// tail, in the order of completion. One goroutine at a time may use it.
 //
 //	head -> entry -> entry -> ... -> tail      free; tail is never posted
 type RecvList struct {
@@ -114,7 +114,7 @@ type RecvList struct {
 	doorbell RecvDoorbell // nil if posts ring no doorbell
 }
 
-// Open takes over the list in the ring v, from head to tail. fixed is that of RecvRing.
+// Open sets the ring v, which contains a list from head to tail. fixed is as in RecvRing.
 func (q *RecvList) Open(v RQView, dbrec DBRec, head, tail uint16, fixed bool) {
 	*q = RecvList{RQView: v, ids: newIDs(v.Count()), dbrec: dbrec, head: head, tail: tail, fixed: fixed}
 }
@@ -122,7 +122,7 @@ func (q *RecvList) Open(v RQView, dbrec DBRec, head, tail uint16, fixed bool) {
 // Tell makes posts ring d; nil means none.
 func (q *RecvList) Tell(d RecvDoorbell) { q.doorbell = d }
 
-// Link makes the list of all entries.
+// Link links all entries to a list.
 func (q *RecvList) Link() {
 	n := q.Count()
 	for i := range n {
@@ -131,13 +131,13 @@ func (q *RecvList) Link() {
 	q.head, q.tail = 0, uint16(n-1)
 }
 
-// Ends is the first and the last entry of the list.
+// Ends returns the first and the last entry of the list.
 func (q *RecvList) Ends() (head, tail uint16) { return q.head, q.tail }
 
-// Footprint is that of RecvRing.
+// Footprint is as RecvRing.Footprint.
 func (q *RecvList) Footprint() int64 { return int64(len(q.ids)) * int64(unsafe.Sizeof(q.ids[0])) }
 
-// PostRecv is that of RecvRing.
+// PostRecv is as RecvRing.PostRecv.
 func (q *RecvList) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	for n < len(wr) {
 		if q.head == q.tail {
@@ -162,7 +162,7 @@ func (q *RecvList) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// ring says that n more are posted.
+// ring publishes n further receives to the device.
 func (q *RecvList) ring(n int) {
 	q.counter += uint16(n)
 	q.dbrec.StoreRecv(q.counter)
@@ -179,8 +179,8 @@ func (q *RecvList) Take(entry uint16) uint64 {
 	return q.ids[entry]
 }
 
-// Repost posts the receive in the given entry again, which the device has taken, with
-// its ID and its memory, behind the others that are posted.
+// Repost posts a receive again that the device has consumed, with the
+// ID and the memory of its entry, after the receives that are posted.
 func (q *RecvList) Repost(entry uint16) {
 	entry &= uint16(q.mask)
 	id := q.Take(entry) // so the list is not empty, and its head is another entry

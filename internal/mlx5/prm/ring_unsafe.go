@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// The views below turn an index into a pointer to an entry of a ring. Each masks
-// the index with the ring's length, which its constructor has checked to be a
-// power of two, so that no index leads out of the ring; the memory must stay
+// The views below convert an index to a pointer to an entry of a ring. Each view masks
+// the index with the length of the ring, a power of two, which the constructor
+// checks, so the pointer is always in the ring. The memory must be
 // mapped while the view is used. base must be aligned to 64 bytes.
 
 // MaxQueueLen is the largest queue in entries: indexes have 16 bits.
@@ -43,7 +43,7 @@ func (v *SQView) Base() unsafe.Pointer { return v.base }
 // Count is the length of the ring in BBs.
 func (v *SQView) Count() uint32 { return v.mask + 1 }
 
-// BB is basic block i, as a running index.
+// BB returns basic block i, a free-running index.
 func (v *SQView) BB(i uint32) *BB {
 	return (*BB)(unsafe.Add(v.base, uintptr(i&v.mask)*BBLen))
 }
@@ -53,8 +53,8 @@ func (v *SQView) Word(pi uint32, op Opcode, ds uint32) uint64 {
 	return v.want | uint64(uint16(pi))<<40 | uint64(op)<<32 | uint64(ds)
 }
 
-// putBytes copies data to byte off of the ring, counted from the start; what
-// crosses the end goes on at the start.
+// putBytes copies data to byte off of the ring, counted from the start. At the end of the ring
+// it continues at the start.
 func (v *SQView) putBytes(off uint32, data []byte) {
 	size := v.Count() * BBLen
 	at := off & (size - 1)
@@ -64,14 +64,14 @@ func (v *SQView) putBytes(off uint32, data []byte) {
 	}
 }
 
-// seg is unit i, as a running index.
+// seg returns unit i, a free-running index.
 func (v *SQView) seg(i uint32) *Seg {
 	return (*Seg)(unsafe.Add(v.base, uintptr(i&(v.mask*SegsPerBB+SegsPerBB-1))*SegLen))
 }
 
-// Inline is the payload of an inline WQE that DecodeWQE has read from this ring:
-// head, then tail, which is not empty if the bytes go on at the ring's start.
-// Both are ring memory, valid until the WQE completes.
+// Inline returns the payload of an inline WQE that DecodeWQE has read from this ring:
+// head, then tail, which is not empty if the bytes continue at the start of the ring.
+// Both are memory of the ring, valid until the WQE completes.
 func (v *SQView) Inline(w *WQE) (head, tail []byte) {
 	size := (v.mask + 1) * BBLen
 	off := w.InlineOff & (size - 1)
@@ -110,13 +110,13 @@ func (v *RQView) Stride() uint32 { return 1 << v.stride }
 // Count is the length of the ring in entries.
 func (v *RQView) Count() uint32 { return v.mask + 1 }
 
-// Entry is all units of entry i.
+// Entry returns all units of entry i.
 func (v *RQView) Entry(i uint32) []Seg {
 	p := unsafe.Add(v.base, uintptr(i&v.mask)<<v.stride)
 	return unsafe.Slice((*Seg)(p), 1<<v.stride/SegLen)
 }
 
-// next is the first unit of entry i: of an SRQ the next segment.
+// next returns the first unit of entry i: in an SRQ the next segment.
 func (v *RQView) next(i uint16) *Seg {
 	return (*Seg)(unsafe.Add(v.base, uintptr(uint32(i)&v.mask)<<(v.stride&31)))
 }
@@ -127,8 +127,8 @@ type CQView struct {
 	mask uint32
 }
 
-// MaxCQLen is the largest completion queue in entries: its index has 24 bits, and
-// one of them tells passes apart.
+// MaxCQLen is the maximum length of a completion queue in entries: its index has 24 bits, and
+// one of them is the pass bit.
 const MaxCQLen = 1 << 22
 
 // NewCQView returns a view of a ring of count CQEs. ErrInvalidParam if count is
@@ -146,7 +146,7 @@ func (v *CQView) Base() unsafe.Pointer { return v.base }
 // Count is the length of the ring.
 func (v *CQView) Count() uint32 { return v.mask + 1 }
 
-// Slot is entry i, as a running index.
+// Slot returns entry i, a free-running index.
 func (v *CQView) Slot(i uint32) *CQESlot {
 	return (*CQESlot)(unsafe.Add(v.base, uintptr(i&v.mask)*CQELen))
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// ShortWrite is an RDMA write whose payload is inline and whose WQE is one basic
-// block: what nearly every short put is. It is read in place: nothing is decoded that
-// is not asked for. The memory is that of the ring, valid until the WQE completes.
+// ShortWrite is an RDMA write with inline payload whose WQE is one basic
+// block, as for nearly every short put. Its methods decode single fields in
+// the memory of the ring, valid until the WQE completes.
 type ShortWrite struct {
 	bb  *BB
 	len uint32
 }
 
-// Where the payload of a short write begins, and how much of it there can be.
+// Offset and maximum length of the payload of a short write.
 const (
 	shortData   = CtrlLen + RaddrLen + InlineHdrLen
 	MaxShortLen = BBLen - shortData
@@ -51,8 +51,8 @@ func (v *SQView) PutWriteData(pi uint32, data []byte) {
 	v.putBytes(pi*BBLen+shortData, data)
 }
 
-// PutSendData writes the payload of an inline send at index pi, behind the control segment: first, in little-endian
-// order, and then data, which together fill several BBs.
+// PutSendData writes the payload of an inline send at index pi, after the control segment: first, in little-endian
+// order, and then data. Together they fill several BBs.
 func (v *SQView) PutSendData(pi uint32, first uint64, data []byte) {
 	b := v.BB(pi)
 	be.PutUint32(b[16:20], uint32(8+len(data))|inlineBit)
@@ -60,8 +60,8 @@ func (v *SQView) PutSendData(pi uint32, first uint64, data []byte) {
 	v.putBytes(pi*BBLen+28, data)
 }
 
-// ShortWrite reads the WQE at index ci, in BBs, which must have been posted. False if
-// it is anything else, well-formed or not: DecodeWQE then says what.
+// ShortWrite returns the WQE at index ci, in BBs, which must have been posted; false if
+// it is not a short write, or not well-formed: use DecodeWQE then.
 func (v *SQView) ShortWrite(ci uint16) (w ShortWrite, ok bool) {
 	b := v.BB(uint32(ci))
 	n := be.Uint32(b[CtrlLen+RaddrLen:shortData]) ^ inlineBit
@@ -73,10 +73,10 @@ func (v *SQView) ShortWrite(ci uint16) (w ShortWrite, ok bool) {
 	return ShortWrite{b, n}, true
 }
 
-// Signaled reports whether the work request makes a CQE on success.
+// Signaled reports whether the work request generates a CQE on success.
 func (w ShortWrite) Signaled() bool { return CtrlFlags(w.bb[11]).Signaled() }
 
-// Target is where the bytes go.
+// Target returns the address and the key of the destination.
 func (w ShortWrite) Target() (raddr uint64, rkey uint32) {
 	return be.Uint64(w.bb[16:24]), be.Uint32(w.bb[24:28])
 }
@@ -94,7 +94,7 @@ func ShortSendSegs(n int) uint32 {
 }
 
 // PutShortSend writes an inline send of one basic block with an immediate to b. Its
-// payload is first, in little-endian order, and then data, which together fit.
+// payload is first, in little-endian order, and then data. Together they must fit in the block.
 func PutShortSend(b *BB, word uint64, flags CtrlFlags, imm uint32, first uint64, data []byte) {
 	PutCtrl(b, word, flags, imm)
 	be.PutUint32(b[16:20], uint32(8+len(data))|inlineBit)

@@ -2,7 +2,7 @@ package prm
 
 import "github.com/gucx/gucx/uct/ib/verbs"
 
-// Syndrome is why a work request ended with an error: byte 55 of an error CQE
+// Syndrome is the reason why a work request has failed: byte 55 of an error CQE
 // (mlx5dv.h, MLX5_CQE_SYNDROME_*).
 type Syndrome uint8
 
@@ -24,8 +24,8 @@ const (
 	SyndromeRemoteAborted    Syndrome = 0x22
 )
 
-// Status is the work completion status that the syndrome of an error CQE becomes;
-// WCGeneralErr for one that is not known, and for SyndromeOK, which such a CQE cannot
+// Status returns the work completion status for the syndrome of an error CQE;
+// WCGeneralErr for an unknown syndrome, and for SyndromeOK, which such a CQE cannot
 // have.
 func (s Syndrome) Status() verbs.WCStatus {
 	switch s {

@@ -23,7 +23,7 @@ const (
 	MaxDS = 63
 	// MaxSGE is the largest number of data pointers in a WQE: all but control.
 	MaxSGE = MaxDS - 1
-	// MaxSGELen is the longest data pointer: a length of 0 stands for one byte more.
+	// MaxSGELen is the maximum length of a data pointer in bytes: a length of 0 means one byte more.
 	MaxSGELen = zeroIsLen - 1
 )
 
@@ -32,8 +32,8 @@ const (
 	dsMask    = 0x3f
 	qpnShift  = 8
 	qpnMask   = 1<<24 - 1
-	// zeroIsLen is what hardware takes a byte count of 0 for, which is why
-	// encoders leave out SGEs of length 0.
+	// zeroIsLen is the length that hardware uses for a byte count of 0. Therefore
+	// encoders omit SGEs of length 0.
 	zeroIsLen = 1 << 31
 )
 
@@ -51,8 +51,8 @@ var (
 	le = binary.LittleEndian
 )
 
-// pair is two words of a queue as the little-endian number that stores both. That takes
-// one store, where the compiler makes eight of a big-endian one of a shifted word.
+// pair returns the little-endian number whose store writes two words of a queue. The compiler makes
+// one store of it, but eight of the store of a big-endian number with a shifted word.
 func pair(first, second uint32) uint64 {
 	return bits.ReverseBytes64(uint64(first)<<32 | uint64(second))
 }
@@ -63,7 +63,7 @@ func CtrlWord(op Opcode, index uint16, qpn uint32, ds uint8) uint64 {
 	return uint64(index)<<40 | uint64(op)<<32 | uint64(qpn)<<qpnShift | uint64(ds)
 }
 
-// SplitCtrlWord undoes CtrlWord for the parts that a device looks up a QP by.
+// SplitCtrlWord returns the index and the QPN in a control word.
 func SplitCtrlWord(w uint64) (index uint16, qpn uint32) {
 	return uint16(w >> 40), uint32(w) >> qpnShift
 }
@@ -93,8 +93,8 @@ func putAtomicOperands(s *Seg, swapOrAdd, compare uint64) {
 	be.PutUint64(s[8:16], compare)
 }
 
-// putAtomicData writes the data pointer of an atomic: where the old value goes. Its
-// length is that of the operand, whatever sge.Length is.
+// putAtomicData writes the data pointer of an atomic: the destination of the old value. Its
+// length is that of the operand; sge.Length is ignored.
 func putAtomicData(s *Seg, sge verbs.SGE) {
 	sge.Length = AtomicOperandLen
 	PutData(s, sge)
@@ -106,8 +106,8 @@ func PutData(s *Seg, sge verbs.SGE) {
 	be.PutUint64(s[8:16], sge.Addr)
 }
 
-// putInlineHeader writes the length word of an inline segment of n bytes; they
-// follow at s[4], and run on into the units after s.
+// putInlineHeader writes the length word of an inline segment of n bytes, which
+// begin at s[4] and continue in the units after s.
 func putInlineHeader(s *Seg, n uint32) {
 	be.PutUint32(s[0:4], n|inlineBit)
 }
@@ -118,8 +118,7 @@ func putXRC(s *Seg, srqn uint32) {
 	be.PutUint64(s[8:16], 0)
 }
 
-// InlineSegs is the number of units that an inline segment of n bytes takes; 0
-// bytes need none.
+// InlineSegs returns the length of an inline segment of n bytes, in units; 0 for n = 0.
 func InlineSegs(n int) int {
 	if n == 0 {
 		return 0
