@@ -16,7 +16,7 @@ type channel interface {
 	verbs.CompChannelProvider
 	// describe adds the channel to the parameters of a CQ.
 	describe(c *compQueue, p *prm.CQParams)
-	// watch begins with a CQ that the hardware has made; forget ends with one that it has
+	// watch adds a CQ that the hardware has made; forget removes a CQ that it has
 	// destroyed, and drops its events.
 	watch(c *compQueue)
 	forget(c *compQueue)
@@ -73,7 +73,7 @@ func (ch *compChannel) push(c *compQueue) {
 	}
 }
 
-// signal makes the eventfd readable, or not. It cannot block or overflow: the
+// signal makes the eventfd readable or not readable. It cannot block or overflow: the
 // counter is 0 or 1. mu is held.
 func (ch *compChannel) signal(on bool) {
 	one := [8]byte{7: 1}

@@ -19,7 +19,7 @@ type compQueue struct {
 	users     *ownerTable
 	dbrec     dbrecSlot
 	locked    bool
-	raw       bool  // somebody else polls: see RawCQOf
+	raw       bool  // another package polls: see RawCQOf
 	guard     Guard // of the polls, if single-threaded
 	mu        spinLock
 	overrun   atomic.Bool
@@ -30,7 +30,7 @@ type compQueue struct {
 	uar     prm.UAR
 	mem     queueMemory
 	channel channel       // nil without one
-	armSN   atomic.Uint32 // events taken
+	armSN   atomic.Uint32 // number of events that were read
 }
 
 // CreateCQ implements verbs.Provider.
@@ -90,8 +90,8 @@ func (c *compQueue) create(vector int) (err error) {
 	return nil
 }
 
-// followQueue has polls of this queue drive the queue rather than the device, where
-// the device wants that.
+// followQueue makes polls of this queue drive the Poller of the queue instead of the device, if
+// the hardware has one.
 func (c *compQueue) followQueue() {
 	d, ok := c.prov.hw.(prm.QueuePollable)
 	if !ok {
@@ -102,11 +102,11 @@ func (c *compQueue) followQueue() {
 	}
 }
 
-// Depth implements verbs.CQProvider. One entry is kept back, as libmlx5 does.
+// Depth implements verbs.CQProvider. As in libmlx5, one entry is reserved.
 func (c *compQueue) Depth() int { return int(c.cqes.Count()) - 1 }
 
-// Poll implements verbs.CQProvider. Nothing there is the frequent case, and takes
-// the short way.
+// Poll implements verbs.CQProvider. The most frequent case, an empty queue, has a fast
+// path.
 func (c *compQueue) Poll(wc []verbs.WC) int {
 	if !c.locked {
 		if race.Enabled {
@@ -124,7 +124,7 @@ func (c *compQueue) Poll(wc []verbs.WC) int {
 	return n
 }
 
-// poll is Poll for a single-threaded queue in which there may be something.
+// poll is Poll for a single-threaded queue that may have a completion.
 func (c *compQueue) poll(wc []verbs.WC) int {
 	c.cqes.Drive()
 	return c.pollEntries(wc)
@@ -150,11 +150,11 @@ func (c *compQueue) pollEntries(wc []verbs.WC) int {
 	return n
 }
 
-// drained ends a poll that began at index from and found an entry not written yet.
+// drained ends a poll that began at index from and has reached an entry that is not written yet.
 func (c *compQueue) drained(n int, from uint32) int {
 	c.consumed(from)
 	if c.overrun.Load() {
-		c.cqes.LookAgain() // and be told again
+		c.cqes.LookAgain() // the next poll checks again
 		if n == 0 {
 			return -1
 		}
@@ -162,7 +162,7 @@ func (c *compQueue) drained(n int, from uint32) int {
 	return n
 }
 
-// consumed gives what has been taken since index from back to the device.
+// consumed returns the entries since index from to the device.
 func (c *compQueue) consumed(from uint32) {
 	if c.cqes.CI() != from {
 		c.cqes.Give()
@@ -193,8 +193,8 @@ var wcOfSend = [256]struct {
 	prm.OpAtomicFA:     {op: verbs.WCFetchAdd, fixed: prm.AtomicOperandLen},
 }
 
-// parse turns a CQE into a work completion. It reports false for one that stands
-// for no work request of ours: its owner is gone, or the device wrote nonsense.
+// parse converts a CQE to a work completion. It returns false if the CQE belongs to no
+// work request: its owner is destroyed, or the device has written invalid values.
 func (c *compQueue) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	if i := s.UserIndex(); i != c.lastIndex {
 		c.last, c.lastIndex = c.users.get(i), i
@@ -239,7 +239,7 @@ func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	return true
 }
 
-// parseRecv is parse for an arrival.
+// parseRecv is parse for a receive.
 func (c *compQueue) parseRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	*wc = verbs.WC{Opcode: verbs.WCRecv, ByteLen: s.ByteCount()}
 	if !c.completeRecv(s, t, wc) {
@@ -279,10 +279,10 @@ func (c *compQueue) completeRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) (ok b
 	return ok
 }
 
-// clean removes the CQEs of a QP that is destroyed or reset, so that nobody sees
-// them after its numbers have been given to another. Receives that it took from
-// an SRQ are posted there again: nobody else knows which they were. Of a raw queue
-// the poller takes care.
+// clean removes the CQEs of a QP that is destroyed or reset, because its numbers will
+// be assigned to another one. It posts receives that the QP has consumed from
+// an SRQ again, because only these CQEs identify them. For a raw queue
+// the poller does this.
 func (c *compQueue) clean(qp *queuePair) {
 	c.remove(func(s *prm.CQESlot) bool { return c.isOf(s, qp) })
 }
@@ -306,7 +306,7 @@ func (c *compQueue) remove(gone func(*prm.CQESlot) bool) {
 	}
 }
 
-// isOf reports whether the CQE is of the QP; it posts an SRQ entry again.
+// isOf reports whether the CQE belongs to the QP. If so, and the CQE is that of an SRQ entry, it posts the entry again.
 func (c *compQueue) isOf(s *prm.CQESlot, qp *queuePair) bool {
 	if s.UserIndex() != qp.uidx {
 		return false

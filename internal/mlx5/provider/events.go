@@ -8,14 +8,14 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// eventQueue turns asynchronous events by number into events by object, and keeps
-// them until somebody asks.
+// eventQueue converts asynchronous events of object numbers to events of objects, and queues
+// them for NextAsyncEvent.
 type eventQueue struct {
 	mu     sync.Mutex
 	more   sync.Cond
 	closed bool
 	queue  []verbs.AsyncEvent
-	qps    map[uint32][]*verbs.QP // several can stand for one XRC target
+	qps    map[uint32][]*verbs.QP // an XRC target can have several
 	srqs   map[uint32]*verbs.SRQ
 	cqs    map[uint32]*compQueue
 }
@@ -27,7 +27,7 @@ func (e *eventQueue) init() {
 	e.cqs = make(map[uint32]*compQueue)
 }
 
-// AsyncEvent implements AsyncSink. An event of an object that is gone is dropped.
+// AsyncEvent implements AsyncSink. It drops events of objects that are closed.
 func (e *eventQueue) AsyncEvent(t verbs.EventType, number uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -54,7 +54,7 @@ func (e *eventQueue) AsyncEvent(t verbs.EventType, number uint32) {
 	}
 }
 
-// Unreachable implements AsyncSink. One event waits for each QP and destination.
+// Unreachable implements AsyncSink. At most one event for each QP and destination is queued.
 func (e *eventQueue) Unreachable(qpn uint32, gid verbs.GID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,7 +96,7 @@ func (e *eventQueue) close() {
 	e.more.Broadcast()
 }
 
-// drop removes the events that gone reports. mu is held.
+// drop removes the events for which gone returns true. mu is held.
 func (e *eventQueue) drop(gone func(*verbs.AsyncEvent) bool) {
 	kept := e.queue[:0]
 	for i := range e.queue {
@@ -108,7 +108,7 @@ func (e *eventQueue) drop(gone func(*verbs.AsyncEvent) bool) {
 	e.queue = kept
 }
 
-// addQP reports whether v is the first that stands for QP n.
+// addQP adds v for QP number n, and reports whether it is the first one.
 func (e *eventQueue) addQP(n uint32, v *verbs.QP) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +116,7 @@ func (e *eventQueue) addQP(n uint32, v *verbs.QP) (first bool) {
 	return len(e.qps[n]) == 1
 }
 
-// removeQP reports whether v was the last that stood for QP n.
+// removeQP removes v for QP number n, and reports whether it was the last one.
 func (e *eventQueue) removeQP(n uint32, v *verbs.QP) (last bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

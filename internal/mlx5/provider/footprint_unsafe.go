@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// What an object takes beside its queues: the structs of package verbs and of this
-// one. unsafe.Sizeof only, of constants at compile time.
+// Memory of an object without its queues: the structs of package verbs and of this
+// package. The code uses only unsafe.Sizeof, which is a constant.
 const (
 	contextLen = int64(unsafe.Sizeof(verbs.Context{}) + unsafe.Sizeof(provider{}))
 	pdLen      = int64(unsafe.Sizeof(verbs.PD{}) + unsafe.Sizeof(protectionDomain{}))

@@ -10,8 +10,8 @@ import (
 
 var logger = log.For("mlx5")
 
-// postAlone is post for a QP that may be in a thread domain, in builds that notice
-// when goroutines meet there.
+// postAlone is post for a QP that may be in a thread domain. In builds with -race it detects concurrent
+// posts there.
 func (q *queuePair) postAlone(wr []verbs.SendWR) (n int, err error) {
 	if q.td == nil {
 		return q.sq.post(wr)
@@ -23,7 +23,7 @@ func (q *queuePair) postAlone(wr []verbs.SendWR) (n int, err error) {
 	return q.sq.post(wr)
 }
 
-// pollAlone is Poll for a single-threaded queue, in builds that notice.
+// pollAlone is Poll for a single-threaded queue. In builds with -race it detects concurrent polls.
 func (c *compQueue) pollAlone(wc []verbs.WC) int {
 	if !c.guard.EnterPoll(c.cqn) {
 		return 0
@@ -35,8 +35,8 @@ func (c *compQueue) pollAlone(wc []verbs.WC) int {
 	return c.poll(wc)
 }
 
-// EnterPoll is Enter for a poll of a completion queue, and says so in the log when
-// goroutines meet there: a poll has no error.
+// EnterPoll is Enter for a poll of a completion queue. It logs concurrent polls,
+// because a poll returns no error.
 func (g *Guard) EnterPoll(cqn uint32) bool {
 	if g.Enter() {
 		return true

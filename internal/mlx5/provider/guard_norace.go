@@ -2,7 +2,7 @@
 
 package provider
 
-// Guard notices nothing in this build.
+// Guard does nothing in this build.
 type Guard struct{}
 
 // Enter reports true.

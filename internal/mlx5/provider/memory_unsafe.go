@@ -25,7 +25,7 @@ func allocQueue(n int) (queueMemory, error) {
 	return queueMemory{block: b, base: unsafe.Pointer(unsafe.SliceData(b.Bytes()))}, nil
 }
 
-// at is the address of offset off, which the caller knows to be inside.
+// at returns the address of offset off, which must be in the memory.
 func (m *queueMemory) at(off int) unsafe.Pointer { return unsafe.Add(m.base, off) }
 
 func (m *queueMemory) len() int { return m.block.Len() }
@@ -40,7 +40,7 @@ const (
 	dbrecsPerPage = dbrecPageLen / dbrecLine
 )
 
-// dbrecPool hands out doorbell records. Any goroutine.
+// dbrecPool allocates doorbell records. Any goroutine may use it.
 type dbrecPool struct {
 	mu    sync.Mutex
 	pages []*dbrecPage
@@ -95,14 +95,14 @@ func (p *dbrecPool) put(s dbrecSlot) {
 	p.mu.Unlock()
 }
 
-// bytes is what the pages take.
+// bytes returns the size of the pages.
 func (p *dbrecPool) bytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int64(len(p.pages)) * dbrecPageLen
 }
 
-// free frees the pages; no record is in use any more.
+// free frees the pages. No record may be in use.
 func (p *dbrecPool) free() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,31 +5,31 @@ import (
 	"sync/atomic"
 )
 
-// ownerTable finds what a completion is of by the user index in a CQE: a QP, or an XRC
-// SRQ. A basic SRQ has none: what consumes one of its entries carries the index of the
-// QP, through which the SRQ is found. Pollers read the table without a lock. Adding and
-// removing take constant time, but for the growth of the table.
+// ownerTable maps the user index in a CQE to the owner of the completion: a QP, or an XRC
+// SRQ. A basic SRQ has no index: completions that consume its entries have the index of the
+// QP, which refers to the SRQ. Pollers read the table without a lock. Adding and
+// removing take constant time, except when the table grows.
 type ownerTable struct {
 	slots atomic.Pointer[ownerSlots] // nil while the table was never used; replaced when it grows
 
 	mu   sync.Mutex
 	free []uint32 // indexes below next that are not in use
-	next uint32   // the first index that was never used; 0 stands for firstUserIndex
+	next uint32   // the first index that was never used; 0 means firstUserIndex
 }
 
 // ownerSlots is owners by index; nil where there is none.
 type ownerSlots []atomic.Pointer[owner]
 
-// owner is one of both, or neither.
+// owner is a QP or an XRC SRQ, or neither.
 type owner struct {
 	qp  *queuePair
 	srq *sharedRecv
 }
 
-// firstUserIndex leaves 0 out, which a device might write by mistake.
+// firstUserIndex is not 0, because a device might write 0 by mistake.
 const firstUserIndex = 1
 
-// minOwners is how many indexes a table has room for at first.
+// minOwners is the initial size of a table.
 const minOwners = 16
 
 func (t *ownerTable) add(o owner) uint32 {
@@ -45,7 +45,8 @@ func (t *ownerTable) add(o owner) uint32 {
 	return i
 }
 
-// room returns slots that have one for index i. A poller that still reads the slots before does not look for i.
+// room returns slots that include index i. A poller may still read the previous slots, but finds no CQE with index
+// i yet.
 func (t *ownerTable) room(i uint32) ownerSlots {
 	var old ownerSlots
 	if p := t.slots.Load(); p != nil {
@@ -70,7 +71,7 @@ func (t *ownerTable) remove(i uint32) {
 	t.free = append(t.free, i)
 }
 
-// get returns what has index i.
+// get returns the owner with index i.
 func (t *ownerTable) get(i uint32) owner {
 	if p := t.slots.Load(); p != nil && int(i) < len(*p) {
 		if o := (*p)[i].Load(); o != nil {

@@ -21,7 +21,7 @@ type provider struct {
 	users  ownerTable
 	events eventQueue
 
-	mu     sync.Mutex // what follows
+	mu     sync.Mutex // protects the following fields
 	pages  uarPages
 	uuars  uuarPolicy
 	tds    tdUUARs
@@ -36,8 +36,8 @@ var (
 	_ verbs.GIDLister       = (*provider)(nil)
 )
 
-// New makes a provider that owns hw: Close closes it. After an error hw is
-// the caller's again: ErrInvalidParam for a bad configuration, or the error of hw.
+// New makes a provider that owns hw: Close closes it. After an error the caller still owns hw.
+// Errors: ErrInvalidParam for an invalid configuration; the error of hw.
 func New(hw prm.Hardware, cfg mlx5.Config) (verbs.Provider, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *provider) Resources() verbs.Resources {
 	return r
 }
 
-// counted is what the driver takes.
+// counted returns the resources that the driver uses.
 func (p *provider) counted() verbs.Resources {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ type protectionDomain struct {
 	pdn  uint32
 }
 
-// pdn is the number of a domain of this provider; verbs has checked that it is one.
+// pdn returns the number of a domain of this provider; package verbs has checked that it belongs to it.
 func pdn(pd *verbs.PD) uint32 { return pd.Provider().(*protectionDomain).pdn }
 
 // AllocPD implements verbs.Provider.

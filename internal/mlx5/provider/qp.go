@@ -90,7 +90,7 @@ func (p *provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair,
 	return q, sq, rq, err
 }
 
-// makes reports whether QPs of the type are made here.
+// makes reports whether CreateQP makes QPs of the type.
 func (p *provider) makes(typ verbs.QPType) bool {
 	switch typ {
 	case verbs.QPTypeRC, verbs.QPTypeUD:
@@ -132,7 +132,7 @@ func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) prm.QPP
 	return params
 }
 
-// openQueues makes the producers' views of the rings, now that the QPN is known.
+// openQueues initializes the producers of the queues, which need the QPN.
 func (q *queuePair) openQueues(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) error {
 	view, err := prm.NewSQView(q.mem.at(rq.bytes()), sq.count, q.qpn, attr.Type)
 	if err != nil {
@@ -206,8 +206,8 @@ func (q *queuePair) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// flushRecvs has a software device flush receives that were posted in ERR: a post
-// to a receive queue rings no doorbell. Hardware looks by itself.
+// flushRecvs makes a software device flush receives that were posted in ERR, because a post
+// to a receive queue rings no doorbell. Hardware flushes them by itself.
 func (q *queuePair) flushRecvs() error {
 	return q.prov.hw.ModifyQP(q.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
 }
@@ -235,7 +235,7 @@ func (q *queuePair) cleanCQs() {
 // State implements verbs.QPProvider.
 func (q *queuePair) State() verbs.QPState { return q.prov.stateOf(q.qpn) }
 
-// stateOf is the state of a QP; ERR if it is no more.
+// stateOf returns the state of a QP; ERR if the QP does not exist any more.
 func (p *provider) stateOf(qpn uint32) verbs.QPState {
 	s, err := p.hw.QueryQP(qpn)
 	if err != nil {
@@ -251,7 +251,7 @@ func (q *queuePair) Close() error {
 		return opError("destroy QP", err)
 	}
 	p.events.removeQP(q.qpn, q.v)
-	q.cleanCQs() // before the user index can be given to another
+	q.cleanCQs() // before the user index is assigned to another QP
 	p.users.remove(q.uidx)
 	q.putUUAR()
 	p.dbrecs.put(q.sq.dbrec)

@@ -11,12 +11,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// The raw queues below are what a verbs object consists of in memory, with the
-// fields of mlx5dv_qp, mlx5dv_cq and mlx5dv_srq (infiniband/mlx5dv.h). Who asks
-// for them owns the data path of the object from then on: producer and consumer
-// indexes, and which BlueFlame buffer is next. PostSend, PostRecv, Poll and Arm of
-// the verbs object must not be called any more; its control path goes on as before.
-// The memory stays mapped until the object is closed.
+// The raw queues below describe the memory of a verbs object, with the
+// fields of mlx5dv_qp, mlx5dv_cq and mlx5dv_srq (infiniband/mlx5dv.h). The caller of RawQPOf, RawCQOf
+// or RawSRQOf then owns the data path of the object: producer and consumer
+// indexes, and the next BlueFlame buffer. PostSend, PostRecv, Poll and Arm of
+// the verbs object must not be called afterwards; the methods of its control path still work.
+// The memory is mapped until the object is closed.
 
 // RawRing is a ring of Count entries, a power of two, Stride bytes apart.
 type RawRing struct {
@@ -25,36 +25,35 @@ type RawRing struct {
 	Stride uint32
 }
 
-// RawUAR is where a queue rings.
+// RawUAR is the doorbell register of a queue.
 type RawUAR struct {
 	Page unsafe.Pointer
 	// Off is the page offset of the register.
 	Off uint32
 	// BFLen is the length of each of its two BlueFlame buffers; 0: the register
-	// takes doorbells of 8 bytes only.
+	// accepts doorbells of 8 bytes only.
 	BFLen uint32
-	// Step is how far from Off every other store goes, to the other buffer; 0: there
-	// is one place.
+	// Step is the distance from Off to the other buffer, for every second store; 0: there
+	// is one buffer.
 	Step uint32
-	// Doorbell is told of each store to the page; nil on hardware.
+	// Doorbell must be called after each store to the page; nil on hardware.
 	Doorbell prm.Doorbell
-	// Shared is set if others ring there too: each store is between its Take and
-	// Give.
+	// Shared is set if other queues use the register too: then each store must be between Shared.Take and
+	// Shared.Give.
 	Shared *SharedRegister
 }
 
-// SharedRegister is a register in which the queues of several goroutines ring, under
-// a lock. Its holder knows which BlueFlame buffer is next.
+// SharedRegister is a register that the queues of several goroutines use, under
+// a lock. It contains the next BlueFlame buffer.
 type SharedRegister struct{ u *uuar }
 
-// Take waits for the register and returns the page offset to store to. It spins.
+// Take locks the register and returns the page offset for the next store. It spins.
 func (s *SharedRegister) Take() uint32 {
 	s.u.mu.lock()
 	return s.u.base + s.u.toggle
 }
 
-// Give lets others have the register, after the store. A software device is told
-// after it.
+// Give unlocks the register after the store. Call RawUAR.Doorbell after Give.
 func (s *SharedRegister) Give() {
 	s.u.toggle ^= s.u.step
 	s.u.mu.unlock()
@@ -63,14 +62,14 @@ func (s *SharedRegister) Give() {
 // RawQP is a QP in memory.
 type RawQP struct {
 	QPN uint32
-	// UserIndex is what completions carry: those of its sends, and of what it receives
-	// into a queue that is not an XRC SRQ. Unique in the context among QPs and XRC SRQs.
+	// UserIndex is the user index in completions of its sends, and of its receives
+	// except into an XRC SRQ. It is unique in the context among QPs and XRC SRQs.
 	UserIndex uint32
 	DBRec     prm.DBRec
 	SQ        RawRing // of basic blocks
 	RQ        RawRing // Count is 0 with an SRQ
 	UAR       RawUAR
-	// Guard is that of the thread domain, for builds that notice when goroutines meet.
+	// Guard is the guard of the thread domain: see Guard.
 	Guard *Guard
 }
 
@@ -80,14 +79,14 @@ type RawCQ struct {
 	DBRec prm.DBRec
 	CQEs  RawRing
 	UAR   RawUAR // for CQArm
-	// Events counts the completion events that were taken from the channel: the
+	// Events is the number of completion events that were read from the channel: the
 	// serial number of the next arm.
 	Events *atomic.Uint32
 	// Overrun is set when the device reports that the queue has overrun.
 	Overrun *atomic.Bool
 	// Device must be driven by the thread that polls; nil on hardware.
 	Device prm.Pollable
-	// Guard is for builds that notice when goroutines meet in a poll.
+	// Guard detects concurrent polls: see Guard.
 	Guard *Guard
 }
 
@@ -95,7 +94,7 @@ type RawCQ struct {
 // never posted.
 type RawSRQ struct {
 	SRQN uint32
-	// UserIndex is what completions of an XRC SRQ carry; 0 of a basic one.
+	// UserIndex is the user index in completions of an XRC SRQ; 0 for a basic SRQ.
 	UserIndex  uint32
 	DBRec      prm.DBRec
 	Entries    RawRing
@@ -149,8 +148,8 @@ func rawEntries(v *prm.RQView) RawRing {
 }
 
 // RawCQOf returns the queue of a CQ that was never polled, which its creator
-// polls from one goroutine. Errors as RawQPOf. Closing a QP does not remove its
-// completions from the queue any more.
+// polls from one goroutine. Errors as RawQPOf. Afterwards Close of a QP does not remove its
+// completions from the queue.
 func RawCQOf(cq *verbs.CQ) (RawCQ, error) {
 	c, ok := cq.Provider().(*compQueue)
 	if !ok {
@@ -187,7 +186,7 @@ func RawAV(ah *verbs.AH) (*[prm.AVLen]byte, error) {
 	return &a.av, nil
 }
 
-// notOurs names the provider, which is a package, by the type of its object.
+// notOurs returns the error for an object of another provider, with the package of its type.
 func notOurs(what string, object any) error {
 	provider, _, _ := strings.Cut(strings.TrimLeft(fmt.Sprintf("%T", object), "*"), ".")
 	return opError("expose "+what, fmt.Errorf("provider %s has no mlx5 queues: %w", provider, ucs.ErrUnsupported))

@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// avOf is the address of a datagram; nil if the work request has none of ours.
+// avOf returns the address of a datagram; nil if the work request has no address handle of this provider.
 func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
 	if wr.AH == nil {
 		return nil
@@ -25,7 +25,7 @@ func (q *sendQueue) av(wr *verbs.SendWR) *[prm.AVLen]byte {
 	return avOf(wr)
 }
 
-// explain says why the encoder refused wr.
+// explain returns the reason why the encoder has rejected wr.
 //
 //go:noinline
 func (q *sendQueue) explain(wr *verbs.SendWR) error {

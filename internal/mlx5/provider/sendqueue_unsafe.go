@@ -12,21 +12,21 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// sendQueue is the producer of a send ring. Fields of the poster come first, what
-// pollers write is on a cache line of its own.
+// sendQueue is the producer of a send ring. The fields of the poster are first. The field that
+// pollers write has a cache line of its own.
 //
 //	tail ........ head           work requests: retired, posted
-//	     slots[index of the first BB] says which work request is at a BB
+//	     slots[index of the first BB] is the work request at that BB
 type sendQueue struct {
 	wqes      prm.SendRing
 	slots     unsafe.Pointer // *sendSlot, one for each BB; kept alive by slotMem
 	pi        uint32         // producer index in BBs
 	head      uint32
-	tailSeen  uint32 // tail when the poster last looked
+	tailSeen  uint32 // tail when the poster last loaded it
 	maxPost   uint32
 	datagrams bool
 	locked    bool
-	bfPlain   bool // BlueFlame for work requests that are not inline, too
+	bfPlain   bool // BlueFlame also for work requests that are not inline
 	hardware  bool // a device that needs fences
 	mu        spinLock
 	dbrec     dbrecSlot
@@ -40,7 +40,7 @@ type sendQueue struct {
 	_    cpu.CacheLinePad
 }
 
-// sendSlot is what a poller needs of the work request that begins at a BB.
+// sendSlot is the data for pollers of the work request that begins at a BB.
 type sendSlot struct {
 	id   uint64
 	head uint32
@@ -59,28 +59,28 @@ func (q *sendQueue) init(wqes prm.SendRing, size sqSize) {
 	q.maxPost = size.maxPost
 }
 
-// reset forgets all work requests.
+// reset drops all work requests.
 func (q *sendQueue) reset() {
 	q.pi, q.head, q.tailSeen = 0, 0, 0
 	mmio.StoreRelease32(unsafe.Pointer(&q.tail), 0)
 	q.dbrec.StoreSend(0)
 }
 
-// retire says that all work requests up to the one in the slot have ended. Only
-// the poller of the QP's send CQ calls it. The store releases what it has read of the
-// slot, for the load in postable: post writes there only then.
+// retire retires all work requests up to the one in the slot. Only
+// the poller of the QP's send CQ calls it. The store is a release store after the reads of the
+// slot and pairs with the load in postable: post writes to the slot only after it.
 func (q *sendQueue) retire(s *sendSlot) {
 	mmio.StoreRelease32(unsafe.Pointer(&q.tail), s.head+1)
 }
 
-// postable looks again how far the pollers are; pairs with retire.
+// postable loads tail again; the load pairs with the store in retire.
 func (q *sendQueue) postable() bool {
 	q.tailSeen = mmio.LoadAcquire32(unsafe.Pointer(&q.tail))
 	return q.head-q.tailSeen < q.maxPost
 }
 
-// post encodes work requests, rings the doorbell once, and then lets a software
-// device execute.
+// post encodes work requests and rings the doorbell once, in which a software
+// device executes them.
 func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 	if q.locked {
 		q.mu.lock()
@@ -123,7 +123,7 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 	return n, err
 }
 
-// advance moves the producer index behind the work request that is encoded at pi, from basic block
+// advance moves the producer index past the work request that is encoded at pi, from basic block
 // first. w is its first word.
 func (q *sendQueue) advance(first uint32, id, w uint64) {
 	s := q.slot(first)

@@ -29,12 +29,12 @@ type sqSize struct {
 	maxSGE    uint32
 }
 
-// cap is the limits of a work request.
+// cap returns the limits of a work request.
 func (s sqSize) cap() verbs.QPCap {
 	return verbs.QPCap{MaxSendWR: int(s.maxPost), MaxSendSGE: int(s.maxSGE), MaxInline: int(s.maxInline)}
 }
 
-// overhead is what precedes the payload of the longest header of the service.
+// overhead returns the length of the longest header of the service before the payload.
 func overhead(typ verbs.QPType) int {
 	switch typ {
 	case verbs.QPTypeUD:
@@ -49,8 +49,8 @@ func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
 func pow2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
-// sizeSQ makes a queue in which max_send_wr work requests of the largest kind
-// fit: libmlx5's formula with the overhead above.
+// sizeSQ returns the shape of a queue in which max_send_wr work requests of maximum length
+// fit, by libmlx5's formula with the overhead above.
 func sizeSQ(typ verbs.QPType, c verbs.QPCap) (sqSize, error) {
 	if c.MaxSendWR < 0 || c.MaxSendSGE < 0 || c.MaxInline < 0 {
 		return sqSize{}, fmt.Errorf("negative send queue capability: %w", ucs.ErrInvalidParam)
@@ -90,7 +90,7 @@ type rqSize struct {
 
 func (s rqSize) bytes() int { return int(s.count) << s.stride }
 
-// sizeRQ makes a queue for wr receives of sge pointers.
+// sizeRQ returns the shape of a queue for wr receives of sge pointers.
 func sizeRQ(wr, sge int) (rqSize, error) {
 	if err := checkRecv(wr, sge); err != nil {
 		return rqSize{}, err
@@ -117,8 +117,8 @@ func sizeSRQ(wr, sge int) (rqSize, error) {
 	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride/prm.SegLen - 1}, nil
 }
 
-// sizeCQ is the number of entries of a queue for n completions: libmlx5 keeps one back,
-// so that 64 need 128.
+// sizeCQ returns the number of entries of a queue for n completions: libmlx5 reserves one,
+// so that 64 completions need 128 entries.
 func sizeCQ(n int) int { return pow2(n + 1) }
 
 func checkRecv(wr, sge int) error {

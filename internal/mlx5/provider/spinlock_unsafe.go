@@ -12,8 +12,8 @@ import (
 // execute work. It costs one locked instruction where sync.Mutex costs two.
 type spinLock struct{ held uint32 }
 
-// spins is how often a waiter looks before it yields its processor to the
-// holder of the lock: about as long as a post takes.
+// spins is the number of attempts before a waiter yields its CPU: they take about as long as a
+// post.
 const spins = 8
 
 func (l *spinLock) lock() {

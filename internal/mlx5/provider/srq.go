@@ -15,10 +15,10 @@ import (
 type sharedRecv struct {
 	prov     *provider
 	v        *verbs.SRQ
-	handle   uint32           // names it to the hardware
-	srqn     uint32           // names it to peers; of a basic SRQ the same
-	cq       *compQueue       // where its receives complete; nil of a basic SRQ
-	uidx     uint32           // 0 of a basic SRQ
+	handle   uint32           // identifies it to the hardware
+	srqn     uint32           // its number for peers; equal to handle for a basic SRQ
+	cq       *compQueue       // for the completions of its receives; nil for a basic SRQ
+	uidx     uint32           // 0 for a basic SRQ
 	doorbell prm.RecvDoorbell // nil if posts ring no doorbell
 	list     prm.RecvList
 	mem      queueMemory
@@ -26,7 +26,7 @@ type sharedRecv struct {
 	maxSGE   int
 	maxWR    int
 	locked   bool
-	gone     bool // for the hardware
+	gone     bool // the hardware has destroyed it
 	mu       spinLock
 	limit    atomic.Int32
 }
@@ -92,7 +92,7 @@ func (s *sharedRecv) openQueue(attr *verbs.SRQInitAttr, undo *cleanup.Stack) (pa
 		DBRec: s.dbrec.DBRec, MaxSGE: size.maxSGE}, nil
 }
 
-// createXRC makes the hardware's side of an XRC SRQ.
+// createXRC creates an XRC SRQ at the hardware.
 func (s *sharedRecv) createXRC(params prm.SRQParams, attr *verbs.SRQInitAttr) (err error) {
 	domain, ok := attr.XRCD.Provider().(*xrcDomain)
 	if !ok {
@@ -134,7 +134,7 @@ func (s *sharedRecv) retire(entry uint16) uint64 {
 	return id
 }
 
-// repost posts the receive in the given entry again, which the device has taken.
+// repost posts the receive in the given entry again, which the device has consumed.
 func (s *sharedRecv) repost(entry uint16) {
 	if s.locked {
 		s.mu.lock()
@@ -171,8 +171,8 @@ func (s *sharedRecv) Query() (verbs.SRQAttr, error) {
 // Number implements verbs.SRQProvider.
 func (s *sharedRecv) Number() uint32 { return s.srqn }
 
-// Stop implements verbs.SRQStopper. The hardware does without the queue; what it has written
-// to the CQ can be polled, for which the driver's side is there.
+// Stop implements verbs.SRQStopper. It destroys the queue at the hardware. The driver can still
+// poll completions that the hardware has written to the CQ.
 func (s *sharedRecv) Stop() error {
 	if s.gone {
 		return nil

@@ -259,8 +259,8 @@ func (l *lazyUUARs) isShared(u *uuar) bool {
 
 func (l *lazyUUARs) cqPage() prm.UAR { return l.plain.uar }
 
-// tdUUARs hands out the micro-UARs of thread domains: pages of their own, or with
-// sharing level 2 one page to an even and an odd domain.
+// tdUUARs allocates the micro-UARs of thread domains. Each domain gets a page of its own; with
+// sharing level 2 an even and an odd domain share one.
 type tdUUARs struct {
 	pages     *uarPages
 	blueFlame bool

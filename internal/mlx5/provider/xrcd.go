@@ -63,8 +63,7 @@ func (d *xrcDomain) addTarget(v *verbs.QP, handle, qpn uint32) *targetQP {
 	return &targetQP{prov: d.prov, v: v, handle: handle, qpn: qpn}
 }
 
-// countTarget counts what stands for a target, by n; the target itself with the first and the
-// last.
+// countTarget adds n to the count of references to a target and, if itself is set, to the count of targets.
 func (p *provider) countTarget(itself bool, n int) {
 	p.count(func(r *verbs.Resources) {
 		if r.Bytes.QPs += int64(n) * targetLen; itself {
@@ -74,8 +73,8 @@ func (p *provider) countTarget(itself bool, n int) {
 	})
 }
 
-// targetQP stands for an XRC target, which has no queue: nothing is posted to it, and
-// what arrives over it completes as receives of SRQs.
+// targetQP is a reference to an XRC target, which has no queue: nothing is posted to it, and
+// messages that arrive over it complete receives of SRQs.
 type targetQP struct {
 	prov   *provider
 	v      *verbs.QP
