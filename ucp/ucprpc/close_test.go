@@ -110,7 +110,8 @@ func TestClient_HandlerOfFailedAttempt(t *testing.T) {
 	var cl *Client
 	handled := make(chan error, 1)
 	cfg := ClientConfig{WaitConnected: -1}
-	cfg.Handlers.Handle(method, HandlerConfig{}, func(*Call) error {
+	cfg.Handlers.Handle(method, HandlerConfig{}, func(c *Call) error {
+		<-c.Context().Done() // otherwise the invalid message may arrive after Send
 		handled <- cl.Send(context.Background(), Method{Number: 99}, nil)
 		return nil
 	})
