@@ -91,9 +91,9 @@ func TestDialNow_NoPostBeforeOpen(t *testing.T) {
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
 	assert.Equal(t, 1, sent)
 
-	l := thirdParty(t)
-	require.NoError(t, l.Close())
-	dead, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: newEnd(t, Config{}).atPort(l), Dial: uct.DialNow})
+	addr := newEnd(t, Config{}).it.addr
+	addr.port4 = deadPort(t)
+	dead, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil), Dial: uct.DialNow})
 	require.NoError(t, err)
 	a.eps = append(a.eps, dead.(*endpoint))
 	requireNoResource(t, dead)

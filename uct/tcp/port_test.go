@@ -1,12 +1,14 @@
 package tcp
 
 import (
+	"math/rand/v2"
 	"net"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -44,22 +46,38 @@ func TestPortRange_Text(t *testing.T) {
 	assert.ErrorIs(t, (&Config{Port: PortRange{2, 1}}).Validate(), uct.ErrInvalidParam)
 }
 
-// freePorts returns a port p so that p and p+1 are free now.
+// freePorts returns a port p so that p and p+1 are free now. Both are below the ports that the kernel chooses, so that no other
+// test gets one of them meanwhile.
 func freePorts(t *testing.T) uint16 {
 	t.Helper()
+	host := net.IPv4(127, 0, 0, 1)
 	for range 100 {
-		a, err := net.Listen("tcp4", "127.0.0.1:0")
-		require.NoError(t, err)
-		p := a.Addr().(*net.TCPAddr)
-		b, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: p.IP, Port: p.Port + 1})
+		p := 10_000 + rand.IntN(20_000)
+		a, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: host, Port: p})
+		if err != nil {
+			continue
+		}
+		b, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: host, Port: p + 1})
 		require.NoError(t, a.Close())
 		if err == nil {
 			require.NoError(t, b.Close())
-			return uint16(p.Port)
+			return uint16(p)
 		}
 	}
 	t.Skip("no two free ports in a row")
 	return 0
+}
+
+// deadPort returns a port of which the test has a socket that does not listen, so that no other process can.
+func deadPort(t *testing.T) uint16 {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	return uint16(at.(*unix.SockaddrInet4).Port)
 }
 
 // TestPort_FirstFree: an iface listens on the first free port of the range, and opening it fails if
