@@ -266,7 +266,7 @@ func TestSharedWorker_Users(t *testing.T) {
 		assert.Equal(t, c.wanted.Load(), c.completed.Load())
 		assert.Equal(t, uint64(c.added.Load()), binary.LittleEndian.Uint64(p.B.Mem.Bytes()[tlsets.MemLen/2:]))
 		assert.Zero(t, c.a.Blocked())
-		assert.Zero(t, c.a.LockWaiters())
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return c.a.LockWaiters() == 0 }) // the timer of a vacancy may wait too
 	})
 }
 
