@@ -1,14 +1,13 @@
-// Package gucx opens contexts of package ucp as the environment says, with every
-// transport that there is:
+// Package gucx opens contexts of package ucp with all transports, configured by the environment:
 //
 //	c, err := gucx.Open()
 //
-// The environment has UCX's names and grammar with the prefix GUCX_: GUCX_TLS=sm,tcp
-// chooses transports, GUCX_NET_DEVICES devices, GUCX_LOG_LEVEL=debug says how much is
-// logged, and each transport has variables of its own, such as GUCX_TCP_DEVICES. A
-// name that nothing knows is an error that tells the nearest one; "perftest info -c"
-// lists them all. [ucp.NewContext] reads no environment and takes the transports that
-// it is given.
+// Environment variables have UCX's names and syntax with the prefix GUCX_: GUCX_TLS=sm,tcp
+// selects transports, GUCX_NET_DEVICES selects devices, GUCX_LOG_LEVEL=debug sets the level of the
+// log, and each transport has variables of its own, such as GUCX_TCP_DEVICES. An unknown
+// name is an error, whose text contains the most similar known name; "perftest info -c"
+// lists all variables. [ucp.NewContext] does not read the environment and uses the transports in
+// its arguments.
 package gucx
 
 import (
@@ -29,30 +28,30 @@ import (
 // Own are transports that a program adds to those of package all. The zero value adds
 // none.
 type Own struct {
-	// Tables are their configuration, which is read before Components is called.
+	// Tables is the configuration of these transports. It is read before Components is called.
 	Tables []config.Table
-	// Components makes them; nil means none.
+	// Components makes the transports; nil means none.
 	Components func() []uct.Component
 }
 
-// Config is all that the environment can set. The zero value is the default.
+// Config is the configuration that the environment can set. The zero value is the default.
 type Config struct {
-	// Log is the log of the process; the zero value leaves it as it is.
+	// Log is the log of the process; the zero value does not change it.
 	Log log.Config
 	UCP ucp.Config
 	UCT all.Config
 	Own Own
 }
 
-// FromEnv reads the variables in environ, such as os.Environ, that begin with GUCX_. The
-// error joins all that is wrong with them, each a *config.Error with the name.
+// FromEnv reads the variables in environ, such as os.Environ(), that begin with GUCX_. The
+// error joins a *config.Error with the name for each variable that is wrong.
 func FromEnv(environ []string, own Own) (Config, error) {
 	c := Config{Own: own}
 	err := config.FromEnv(environ, c.Tables()...)
 	return c, err
 }
 
-// Tables are the parts of c, for config.FromEnv and config.Print.
+// Tables returns the parts of c, for config.FromEnv and config.Print.
 func (c *Config) Tables() []config.Table {
 	return slices.Concat([]config.Table{c.Log.Table(), c.UCP.Table()}, c.UCT.Tables(), c.Own.Tables)
 }
@@ -66,7 +65,7 @@ func (c *Config) Components() []uct.Component {
 	return list
 }
 
-// Open sets the log and opens a context. Errors are those of ucp.NewContext and of
+// Open sets the log and opens a context. It opens devices, which may block. Errors: those of ucp.NewContext, and of
 // opening the file of the log. Several contexts may be open.
 func (c *Config) Open() (*ucp.Context, error) {
 	if err := applyLog(c.Log); err != nil {
@@ -75,10 +74,9 @@ func (c *Config) Open() (*ucp.Context, error) {
 	return ucp.NewContext(c.UCP, c.Components()...)
 }
 
-// Open opens a context with every transport of package all and those of the components
-// given, which have no configuration in the environment, as the environment says: it is
-// FromEnv and then Config.Open. Blocking: devices are opened. The error says which
-// variable is wrong, or which transport or device was not found.
+// Open calls FromEnv and then Config.Open: it opens a context with all transports of package all, configured by
+// the environment, and with components, which have no configuration in the environment. It opens devices, which may
+// block. The text of an error contains the variable that is wrong, or the transport or device that was not found.
 func Open(components ...uct.Component) (*ucp.Context, error) {
 	c, err := FromEnv(os.Environ(), Own{Components: func() []uct.Component { return components }})
 	if err != nil {
@@ -94,7 +92,7 @@ var applied struct {
 	file io.Closer
 }
 
-// applyLog sets the log of the process, once for contexts that agree.
+// applyLog sets the log of the process, unless it was set to c before.
 func applyLog(c log.Config) error {
 	applied.Lock()
 	defer applied.Unlock()

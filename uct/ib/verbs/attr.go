@@ -44,7 +44,7 @@ type DeviceAttr struct {
 	PortCount    uint8
 }
 
-// AtomicCap says with what the device's atomics are atomic.
+// AtomicCap is the set of other atomics with which the device's atomics are atomic.
 type AtomicCap uint8
 
 // Atomic capabilities, by enum ibv_atomic_cap.
@@ -92,8 +92,8 @@ type PortAttr struct {
 	LID       uint16
 	Ethernet  bool // RoCE: addresses are GIDs and an AH needs one
 	SpeedGbps float64
-	// InMemory says that processors of the host move the bytes, through memory that they share,
-	// as fast as they do: SpeedGbps is only a name.
+	// InMemory means that the CPUs of the host copy the data through shared memory. Then
+	// SpeedGbps is not the real bandwidth.
 	InMemory bool
 }
 
@@ -157,8 +157,8 @@ type QPInitAttr struct {
 	Cap    QPCap
 	// SigAll makes every send work request signaled.
 	SigAll bool
-	// TD is the thread domain, or nil. A QP in a thread domain takes no lock:
-	// its creator promises that one goroutine at a time posts in the domain.
+	// TD is the thread domain, or nil. A QP in a thread domain has no lock:
+	// only one goroutine at a time may post to QPs in the domain.
 	TD *TD
 }
 
@@ -186,11 +186,11 @@ func (s QPState) String() string {
 	return fmt.Sprintf("QPState(%d)", uint8(s))
 }
 
-// RNRForever is the RNRRetry that never runs out (IBTA volume 1, 9.7.5.2.8, "RNR NAK"; so has it
-// Linux, drivers/infiniband/sw/rxe/rxe_comp.c).
+// RNRForever as RNRRetry means that retries have no limit (IBTA volume 1, 9.7.5.2.8, "RNR NAK"; Linux,
+// drivers/infiniband/sw/rxe/rxe_comp.c).
 const RNRForever = 7
 
-// QPAttr are the attributes that Modify sets; the mask says which.
+// QPAttr has the attributes that Modify sets; the mask selects them.
 type QPAttr struct {
 	State       QPState
 	CurState    QPState
@@ -243,22 +243,22 @@ type CQInitAttr struct {
 	// Vector is the completion vector of the device that raises the events of the queue: an
 	// interrupt, which the kernel may bind to a CPU. 0 is the first. Devices in software have no vectors.
 	Vector int
-	// SingleThreaded removes the lock: one goroutine at a time polls, arms, and
-	// closes or resets the QPs of the queue. Where polls meet, a build with the race
-	// detector logs an error and the second one takes nothing.
+	// SingleThreaded removes the lock: only one goroutine at a time may poll, arm, and
+	// close or reset the QPs of the queue. A build with the race detector logs concurrent polls as an
+	// error, and the second one returns 0.
 	SingleThreaded bool
-	// Context is handed back by CQ.Context; the caller's own.
+	// Context is a value of the caller, which CQ.Context returns.
 	Context any
 }
 
-// SRQType is the kind of a shared receive queue, by enum ibv_srq_type.
+// SRQType is the type of a shared receive queue, by enum ibv_srq_type.
 type SRQType uint8
 
 // SRQ types.
 const (
 	// SRQTypeBasic is used by the QPs that are made with it.
 	SRQTypeBasic SRQType = 0
-	// SRQTypeXRC is used by all XRC targets of its domain; each message names it.
+	// SRQTypeXRC is used by all XRC targets of its domain; each message contains its number.
 	SRQTypeXRC SRQType = 1
 )
 
@@ -276,15 +276,15 @@ func (t SRQType) String() string {
 // SRQInitAttr makes a shared receive queue.
 type SRQInitAttr struct {
 	Type SRQType
-	// XRCD is the domain whose targets use an XRC queue, and CQ is where its receives
-	// complete. Both nil for a basic queue.
+	// XRCD is the domain whose targets use an XRC queue, and CQ is the queue for the completions of its
+	// receives. Both are nil for a basic queue.
 	XRCD   *XRCD
 	CQ     *CQ
 	MaxWR  int
 	MaxSGE int
 	Limit  int // as SRQAttr.Limit
-	// TD as in QPInitAttr: no lock. Completions of its receives are polled by the
-	// same goroutine that posts.
+	// TD is as in QPInitAttr: the queue has no lock. The same goroutine must post, and poll the completions
+	// of its receives.
 	TD *TD
 }
 
@@ -308,13 +308,13 @@ const (
 
 // TDInitAttr makes a thread domain.
 type TDInitAttr struct {
-	// Sharing is the level of UAR sharing: 1 (or 0) takes a UAR page of its
-	// own, 2 shares a page between an even and an odd domain.
+	// Sharing is the level of UAR sharing: with 1 (or 0) the domain has a UAR page of its
+	// own; with 2 an even and an odd domain share a page.
 	Sharing int
 }
 
-// EventType is the kind of an asynchronous event, by enum ibv_event_type; those from 128
-// on are not in it.
+// EventType is the type of an asynchronous event, by enum ibv_event_type. Values of 128 and above
+// are not in the enum.
 type EventType uint8
 
 // Asynchronous events.
@@ -329,18 +329,18 @@ const (
 	EventSRQLimitReached  EventType = 15
 	EventQPLastWQEReached EventType = 16
 
-	// EventUnreachable: no device is at a port. Either a datagram of a UD QP to the port was
-	// dropped, which ICMP tells senders of UDP; or the device that was there has gone, after all
-	// that it sent was delivered. The event is for each QP that may have used the port, also for
-	// an XRC initiator to a domain of several ports, which goes on. The software HCA raises it;
+	// EventUnreachable: there is no device at a port. Either a datagram of a UD QP to the port was
+	// dropped, as ICMP reports it for UDP; or the device at the port is gone, and all messages that it has sent
+	// were delivered. The event is raised for each QP that may have used the port, also for
+	// an XRC initiator to a domain of several ports, which continues. The software HCA raises it;
 	// most devices do not.
 	EventUnreachable EventType = 128
-	// EventPeerClosed is EventQPFatal of an RC QP whose peer has closed its device, or
-	// destroyed its QP: the software HCA knows, and says so if no completion does, which
-	// has VendorPeerClosed then.
+	// EventPeerClosed is EventQPFatal of an RC QP whose peer has closed its device or
+	// destroyed its QP. The software HCA raises it if no completion reports the failure with
+	// VendorPeerClosed.
 	//
-	// Of an XRC target, EventQPFatal says that the device of its initiator is gone, and EventQPReqErr
-	// or EventQPAccessErr that something was refused. All that have it open are told.
+	// For an XRC target, EventQPFatal means that the device of its initiator is gone, and EventQPReqErr
+	// or EventQPAccessErr that a request was rejected. Every context that has opened the target gets the event.
 	EventPeerClosed EventType = 129
 )
 
@@ -353,7 +353,7 @@ type AsyncEvent struct {
 	GID  GID // of EventUnreachable: the port
 }
 
-// AckTimeout is the local ACK timeout that code n stands for; 0 means forever.
+// AckTimeout returns the local ACK timeout of code n; 0 means no timeout.
 func AckTimeout(n uint8) time.Duration {
 	if n == 0 || n > 31 {
 		return 0

@@ -2,8 +2,8 @@ package verbs
 
 import "github.com/gucx/gucx/ucs"
 
-// CompChannel delivers completion events of the CQs created with it. Its methods
-// may be called by any goroutine.
+// CompChannel delivers completion events of the CQs created with it. Any goroutine
+// may call its methods.
 type CompChannel struct {
 	ctx  *Context
 	p    CompChannelProvider
@@ -24,15 +24,15 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	return &CompChannel{ctx: c, p: p}, nil
 }
 
-// FD becomes readable when an event waits, and stops to be when TryGet has taken
-// the last. It belongs to the channel: poll it, do not read or close it.
+// FD is readable while an event is queued: until TryGet has returned the last one.
+// The channel owns it: poll it, do not read or close it.
 func (ch *CompChannel) FD() int { return ch.p.FD() }
 
-// Pending reports, with one load, whether an event waits.
+// Pending reports, with one load, whether an event is queued.
 func (ch *CompChannel) Pending() bool { return ch.p.Pending() }
 
-// TryGet takes one event and returns its CQ, or nil. The CQ is disarmed then: to
-// wait again, Arm it and Poll it once more before waiting.
+// TryGet removes one event and returns its CQ, which is disarmed then; nil if there is none. To
+// wait again, call Arm and then Poll before waiting.
 func (ch *CompChannel) TryGet() *CQ { return ch.p.TryGet() }
 
 // Provider returns the provider's half.
@@ -94,27 +94,27 @@ func (c *Context) CreateCQ(attr CQInitAttr) (*CQ, error) {
 func (cq *CQ) Context() any { return cq.context }
 
 // Poll fills wc with up to len(wc) completions, oldest first, and returns their
-// number. EventCQErr is what tells that a queue has failed, and takes no completions
-// any more: for Poll of the verbs it is empty then (IBTA volume 1, 11.4.2.1). This one
-// returns -1 where that costs nothing, when what the queue still held has been taken; a
-// SingleThreaded queue that was empty before may go on with 0. It also lets a software
-// device make progress. It does not block or allocate.
+// number. It also drives a software device. It does not block or allocate.
 // Several goroutines may poll unless the queue is SingleThreaded.
+//
+// EventCQErr reports that a queue has failed; it gets no completions afterwards. In
+// IBTA volume 1, 11.4.2.1, Poll of a failed queue finds it empty. This Poll returns -1 when all earlier completions
+// were polled, if the check costs nothing: for a SingleThreaded queue that was empty before it may return 0.
 func (cq *CQ) Poll(wc []WC) int { return cq.p.Poll(wc) }
 
-// Watch tells the goroutine that polls, without a call, that Poll would find
-// nothing. nil unless the queue is SingleThreaded, and where the device cannot
-// tell. It stays the same until Close.
+// Watch returns a watch by which the polling goroutine detects, without a call, that Poll would return
+// 0. It is nil if the queue is not SingleThreaded, or if the device does not support it. It is the same
+// until Close.
 func (cq *CQ) Watch() *ucs.Watch { return cq.p.Watch() }
 
-// Arm asks for one event at the next completion, or solicited completion (one
-// whose sender set SendSolicited, or an error). A completion that came since the
-// last Poll raises the event at once. ErrInvalidState if the queue has no
+// Arm requests one event at the next completion, or the next solicited completion (its sender has
+// set SendSolicited, or it is an error). If a completion has arrived since the
+// last Poll, the event is raised at once. ErrInvalidState if the queue has no
 // channel. It does not block.
 func (cq *CQ) Arm(solicitedOnly bool) error { return cq.p.Arm(solicitedOnly) }
 
-// Depth is the number of completions that fit: at least what was asked for. The
-// queue overruns, and its QPs fail, when more are outstanding.
+// Depth returns the capacity in completions, which is at least the requested one. If more are outstanding, the
+// queue overruns and its QPs fail.
 func (cq *CQ) Depth() int { return cq.p.Depth() }
 
 // Provider returns the provider's half.

@@ -6,14 +6,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Device is one HCA that can be opened. Make one with NewDevice in the package
-// that knows how: softhca.Devices, and later the hardware providers.
+// Device is one HCA that can be opened. The packages of providers return devices: softhca.Devices,
+// connectx.Devices and rxe.Devices.
 type Device struct {
 	name string
 	open func() (Provider, error)
 }
 
-// NewDevice names a device that open opens. Each Open makes a provider of its own.
+// NewDevice returns a device with a name. open opens it; each call makes a provider.
 func NewDevice(name string, open func() (Provider, error)) *Device {
 	return &Device{name: name, open: open}
 }
@@ -41,7 +41,7 @@ type Context struct {
 	links   map[uint8]portLink
 }
 
-// portLink is what does not change of a port while the device is open.
+// portLink are the attributes of a port that do not change while the device is open.
 type portLink struct {
 	ethernet bool
 	gids     int // length of the GID table
@@ -66,13 +66,13 @@ func (c *Context) linkOf(port uint8) (portLink, error) {
 	return l, nil
 }
 
-// Device returns what was opened.
+// Device returns the device of the context.
 func (c *Context) Device() *Device { return c.dev }
 
 // QueryDevice returns the limits of the device.
 func (c *Context) QueryDevice() DeviceAttr { return c.attr }
 
-// QueryPort describes a port, counted from 1. ErrInvalidParam for another.
+// QueryPort returns the attributes of a port, counted from 1. ErrInvalidParam if there is no such port.
 func (c *Context) QueryPort(port uint8) (PortAttr, error) { return c.p.QueryPort(port) }
 
 // QueryGID returns an entry of the port's GID table. ErrInvalidParam beyond it.
@@ -113,9 +113,9 @@ func GIDsByIndex(p Provider, port uint8) ([]GIDEntry, error) {
 // NextAsyncEvent waits for the next asynchronous event; ErrClosed after Close.
 func (c *Context) NextAsyncEvent() (AsyncEvent, error) { return c.p.NextAsyncEvent() }
 
-// AllocBuffer allocates page-aligned zeroed memory that is good to register; see
-// [Provider]. The caller closes it after the MRs over it. ErrNoMemory when the
-// device has no more.
+// AllocBuffer allocates page-aligned zeroed memory to register; see
+// [Provider]. The caller must close it after its MRs. ErrNoMemory if the
+// device has no memory left.
 func (c *Context) AllocBuffer(n int) (Buffer, error) {
 	if n < 1 {
 		return nil, invalid("allocate buffer", "%d bytes", n)
@@ -123,7 +123,7 @@ func (c *Context) AllocBuffer(n int) (Buffer, error) {
 	return c.p.AllocBuffer(n)
 }
 
-// Provider returns what implements the context, for packages that drive its
+// Provider returns the implementation of the context, for packages that drive its
 // queues directly.
 func (c *Context) Provider() Provider { return c.p }
 

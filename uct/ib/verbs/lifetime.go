@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// lifetime keeps a parent from being closed before its children. Control path
+// lifetime prevents that a parent is closed before its children. It is for the control path
 // only.
 type lifetime struct {
 	mu       sync.Mutex
@@ -15,7 +15,7 @@ type lifetime struct {
 	closed   bool
 }
 
-// adopt counts a child in; ErrClosed after close.
+// adopt adds a child; ErrClosed after close.
 func (l *lifetime) adopt() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,15 +26,15 @@ func (l *lifetime) adopt() error {
 	return nil
 }
 
-// release counts a child out.
+// release removes a child.
 func (l *lifetime) release() {
 	l.mu.Lock()
 	l.children--
 	l.mu.Unlock()
 }
 
-// close runs destroy once. With children open it does not, and returns ErrBusy.
-// A second close does nothing; one after a destroy that failed tries again.
+// close calls destroy. While children are open, it returns ErrBusy instead.
+// After destroy has succeeded, close does nothing.
 func (l *lifetime) close(op string, destroy func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,10 +51,10 @@ func (l *lifetime) close(op string, destroy func() error) error {
 	return nil
 }
 
-// parents is what a new object hangs on.
+// parents are the parents of a new object.
 type parents []*lifetime
 
-// adopt counts a child in to all, or to none.
+// adopt adds a child to all parents, or to none.
 func (p parents) adopt(op string) error {
 	for i, l := range p {
 		if err := l.adopt(); err != nil {

@@ -52,14 +52,14 @@ type MR struct {
 	life   lifetime
 }
 
-// needsLocalWrite are the rights that let a peer change memory.
+// needsLocalWrite are the rights with which a peer can change memory.
 const needsLocalWrite = AccessRemoteWrite | AccessRemoteAtomic
 
 // accessAll is every right there is.
 const accessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 
-// RegMR registers buf with the given rights. buf must not be empty and not lie on
-// a goroutine's stack; the MR keeps it reachable and unmoved until Close.
+// RegMR registers buf with the given rights. buf must not be empty or on
+// a goroutine's stack. The MR refers to it and pins it until Close.
 // ErrInvalidParam for an empty buf, an unknown right, or RemoteWrite or
 // RemoteAtomic without LocalWrite; ErrInvalidParam with unix.EFAULT if this process
 // may not read buf, or not write to it with LocalWrite; ErrTooLong beyond
@@ -90,10 +90,10 @@ func (pd *PD) RegMR(buf []byte, access Access) (*MR, error) {
 	return &MR{pd: pd, p: p, buf: buf, access: access}, nil
 }
 
-// LKey names the region in SGEs.
+// LKey returns the key of the region for SGEs.
 func (mr *MR) LKey() uint32 { return mr.p.LKey() }
 
-// RKey names the region to peers.
+// RKey returns the key of the region for peers.
 func (mr *MR) RKey() uint32 { return mr.p.RKey() }
 
 // Bytes is the registered memory.
@@ -105,15 +105,15 @@ func (mr *MR) Access() Access { return mr.access }
 // PD is the protection domain of the region.
 func (mr *MR) PD() *PD { return mr.pd }
 
-// Close deregisters. No access begins once it was called, and after it returned nil none
-// is under way. It waits for peers that are in the middle of one: *ucs.InUseError if
-// some are not done within ucs.RevokeLimit. The memory is then still registered, though
-// its keys are refused, and Close may be called again. Idempotent.
+// Close deregisters the region. No new access begins, and when Close has returned nil, no access is
+// in progress. Close waits for accesses of peers in progress. If they are not complete
+// within ucs.RevokeLimit, it returns an *ucs.InUseError: the memory is still registered, but
+// new accesses are rejected, and Close can be called again. Idempotent.
 func (mr *MR) Close() error { return mr.close(nil) }
 
-// CloseAndFree is Close for a region of buf, from AllocBuffer, and closes buf too. It
-// does not wait for peers: the device keeps buf until those that are in the middle of an
-// access are done or dead, which ResourceBytes.Kept counts.
+// CloseAndFree is Close for a region of buf, which AllocBuffer has returned, and also closes buf. It
+// does not wait for peers: the device frees buf when all accesses in progress are complete or their peers are
+// dead. Until then ResourceBytes.Kept includes it.
 func (mr *MR) CloseAndFree(buf Buffer) error { return mr.close(buf) }
 
 func (mr *MR) close(free Buffer) error {

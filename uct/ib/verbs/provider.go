@@ -6,39 +6,38 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Provider is what implements the verbs objects of one open device: the mlx5
+// Provider implements the verbs objects of one open device: the mlx5
 // queues (over the software HCA or hardware), or the kernel's soft-RoCE queues.
-// A Context holds one. Control methods may block and be called by any goroutine.
+// A Context has one. Control methods may block, and any goroutine may call them.
 //
-// A provider does not check what the objects of this package have checked
-// already: state transitions, attribute masks, parents of other contexts, lengths
-// against DeviceAttr.
+// The objects of this package check state transitions, attribute masks, parents of other contexts, and lengths
+// against DeviceAttr before they call a provider.
 type Provider interface {
 	QueryDevice() DeviceAttr
 	QueryPort(port uint8) (PortAttr, error)
 	QueryGID(port uint8, index int) (GID, error)
 
-	// AllocPD and CreateAH return what frees the object.
+	// AllocPD and CreateAH return a Closer that frees the object.
 	AllocPD(pd *PD) (io.Closer, error)
-	// AllocBuffer returns zeroed page-aligned memory that peers reach without
-	// help of this process where the device can do that.
+	// AllocBuffer returns zeroed page-aligned memory, which peers access without
+	// this process if the device supports that.
 	AllocBuffer(n int) (Buffer, error)
 	RegMR(pd *PD, buf []byte, access Access) (MRProvider, error)
 	CreateAH(pd *PD, attr AHAttr) (io.Closer, error)
 	CreateCompChannel() (CompChannelProvider, error)
 	CreateCQ(cq *CQ, attr CQInitAttr) (CQProvider, error)
 	CreateSRQ(srq *SRQ, attr SRQInitAttr) (SRQProvider, error)
-	// CreateQP also returns the capabilities that the QP really has, which are
-	// at least those asked for.
+	// CreateQP also returns the actual capabilities of the QP, which are
+	// at least the requested ones.
 	CreateQP(qp *QP, attr QPInitAttr) (QPProvider, QPCap, error)
 
-	// NextAsyncEvent blocks until an event or Close (then ErrClosed).
+	// NextAsyncEvent waits for an event. After Close it returns ErrClosed.
 	NextAsyncEvent() (AsyncEvent, error)
 	Close() error
 }
 
-// TDAllocator is implemented by providers that have thread domains. Without one, each queue takes its lock. AllocTD
-// returns what frees the domain.
+// TDAllocator is implemented by providers that have thread domains. A queue without a thread domain has a lock. AllocTD
+// returns a Closer that frees the domain.
 type TDAllocator interface {
 	AllocTD(attr TDInitAttr) (io.Closer, error)
 }
@@ -57,8 +56,8 @@ type XRCProvider interface {
 
 // XRCDProvider is an XRC domain of the provider.
 type XRCDProvider interface {
-	// CreateQP makes a target, which lives until the last QP that stands for it is
-	// closed. OpenQP makes such a QP: ErrInvalidParam if there is no target qpn.
+	// CreateQP makes a target and a QP that refers to it. OpenQP makes another QP that refers to target qpn, and
+	// returns ErrInvalidParam if there is none. The target exists until the last of its QPs is closed.
 	CreateQP(qp *QP) (QPProvider, error)
 	OpenQP(qp *QP, qpn uint32) (QPProvider, error)
 	Close() error
@@ -80,11 +79,11 @@ type MRProvider interface {
 
 // CompChannelProvider delivers completion events.
 type CompChannelProvider interface {
-	// FD becomes readable when an event waits. Owned by the channel.
+	// FD is readable while an event is queued. The channel owns it.
 	FD() int
-	// Pending is one load: whether an event waits.
+	// Pending reports, with one load, whether an event is queued.
 	Pending() bool
-	// TryGet takes one event; nil if none waits.
+	// TryGet removes one event and returns its CQ; nil if there is none.
 	TryGet() *CQ
 	Close() error
 }
@@ -92,10 +91,10 @@ type CompChannelProvider interface {
 // CQProvider is a completion queue.
 type CQProvider interface {
 	// Poll fills wc with up to len(wc) completions and returns their number, or
-	// -1 when the queue has failed, as CQ.Poll says.
+	// -1 if the queue has failed: see CQ.Poll.
 	Poll(wc []WC) int
-	// Arm asks for one event at the next completion (or solicited completion).
-	// One that arrived since the last Poll raises the event at once.
+	// Arm requests one event at the next completion (or solicited completion).
+	// If one has arrived since the last Poll, the event is raised at once.
 	Arm(solicitedOnly bool) error
 	// Watch is CQ.Watch.
 	Watch() *ucs.Watch
@@ -126,7 +125,7 @@ type QPProvider interface {
 	PostRecv(wr []RecvWR) (n int, err error)
 	// Modify applies attr to the device; the transition has been checked.
 	Modify(attr *QPAttr, mask QPAttrMask) error
-	// State is the state as the device has it: it goes to QPStateErr by itself.
+	// State returns the state of the device, which may move the QP to QPStateErr by itself.
 	State() QPState
 	Close() error
 }

@@ -2,8 +2,8 @@ package verbs
 
 import "github.com/gucx/gucx/ucs"
 
-// SRQ is a shared receive queue: its QPs take receives from it in the order in
-// which messages arrive. PostRecv may be called by several goroutines unless the
+// SRQ is a shared receive queue: messages that arrive at its QPs consume its receives in the order of
+// arrival. Several goroutines may call PostRecv unless the
 // queue is in a thread domain.
 type SRQ struct {
 	pd   *PD
@@ -69,14 +69,14 @@ func (pd *PD) checkSRQParents(a *SRQInitAttr) error {
 	return nil
 }
 
-// Type is the kind of the queue.
+// Type returns the type of the queue.
 func (s *SRQ) Type() SRQType { return s.typ }
 
 // PD is the protection domain of the queue.
 func (s *SRQ) PD() *PD { return s.pd }
 
-// Number is the SRQN: 24 bits. That of an XRC queue is what peers put in SendWR.SRQN, and
-// is unique in its domain.
+// Number returns the SRQN: 24 bits. For an XRC queue it is the number for SendWR.SRQN at peers, and
+// is unique in the domain.
 func (s *SRQ) Number() uint32 { return s.p.Number() }
 
 // PostRecv posts receives in order. n is how many were posted; err is why wr[n]
@@ -99,11 +99,10 @@ func (s *SRQ) Query() (SRQAttr, error) { return s.p.Query() }
 // Provider returns the provider's half.
 func (s *SRQ) Provider() SRQProvider { return s.p }
 
-// Stop ends an XRC queue: when it has returned nil no message is received any more, and the
-// completions of those that were are in the CQ, for Poll until Close. ErrUnsupported
-// of a basic queue; *ucs.InUseError while a peer is in the middle of a message, which is the
-// time of a copy unless the peer is stopped there: call it again. It does not wait. The
-// queue takes no more receives. Idempotent.
+// Stop stops an XRC queue: when it has returned nil, the queue receives no more messages, and all its
+// completions are in the CQ, where they can be polled until Close. No receives can be posted afterwards. Stop does not
+// wait. Errors: ErrUnsupported for a basic queue; *ucs.InUseError while a message of a peer is arriving, which lasts
+// as long as a copy unless the peer is stopped meanwhile: call Stop again. Idempotent.
 func (s *SRQ) Stop() error {
 	p, ok := s.p.(SRQStopper)
 	if !ok || s.typ != SRQTypeXRC {
@@ -112,10 +111,10 @@ func (s *SRQ) Stop() error {
 	return p.Stop()
 }
 
-// Close destroys the queue; receives that are posted get no completion, and those of an
-// XRC queue that wait in its CQ are removed. A message that an XRC target is receiving
-// there ends as one to a number that there is not. It waits for peers in the middle of a
-// message: *ucs.InUseError if they do not end it within ucs.RevokeLimit, and then it may be
+// Close destroys the queue. Posted receives get no completion, and completions of an
+// XRC queue are removed from its CQ. A message that an XRC target is receiving
+// into the queue fails like a message to an SRQ that does not exist. Close waits for messages of peers in progress. If
+// they are not complete within ucs.RevokeLimit, it returns an *ucs.InUseError, and can be
 // called again. ErrBusy while QPs use a basic queue. Idempotent.
 func (s *SRQ) Close() error {
 	return s.life.close("close SRQ", func() error {

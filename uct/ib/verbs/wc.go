@@ -16,8 +16,8 @@ type WC struct {
 	SrcQP     uint32 // UD: the sender's QP
 }
 
-// Values of VendorErr with which the software HCA says more about WCRetryExcErr. They
-// are none of mlx5.
+// Values of VendorErr by which the software HCA distinguishes reasons of WCRetryExcErr. mlx5 does not use
+// these values.
 const (
 	VendorPeerClosed uint8 = 0xc1 // the peer has closed its device or destroyed its QP
 	VendorPeerGone   uint8 = 0xc2 // the peer has died or was never there
@@ -46,12 +46,12 @@ const (
 	WCWithImm WCFlags = 1 << 1
 )
 
-// WCStatus is how a work request ended, by the values of enum ibv_wc_status. It
-// is not an error, so that success cannot be stored as a non-nil one; use Err.
+// WCStatus is the result of a work request, by the values of enum ibv_wc_status. It
+// is not an error, because success stored in an error would not be nil; use Err.
 type WCStatus uint8
 
-// Completion statuses and what causes them. "Requester" is who posted the send
-// work request, "responder" the QP that it went to. All but WCSuccess move the QP
+// Completion statuses and their causes. The requester is the QP with the send
+// work request, the responder the QP at the other end. All but WCSuccess move the QP
 // of the completion to ERR; the causes on the responder's side move both. The numbers of RD and of hardware tag
 // matching, which are not there, have a text but no name.
 const (
@@ -60,8 +60,8 @@ const (
 	// UD message longer than the path MTU, or an atomic to an SGE of length 0; at
 	// the responder, a message longer than the posted receive.
 	WCLocLenErr WCStatus = 1
-	// WCLocQPOpErr: the device found the work request malformed. PostSend refuses
-	// what would be, so only code that writes WQEs by itself gets this.
+	// WCLocQPOpErr: the work request is malformed. PostSend rejects such work requests,
+	// so only code that writes WQEs by itself gets this.
 	WCLocQPOpErr WCStatus = 2
 	// WCLocProtErr: an SGE with an unknown key, beyond its region, of another PD, or
 	// without AccessLocalWrite where the device writes (read, atomic, receive).
@@ -71,21 +71,21 @@ const (
 	WCWRFlushErr WCStatus = 5
 	// WCMWBindErr: memory window bind; there are none here.
 	WCMWBindErr WCStatus = 6
-	// WCBadRespErr: the responder's answer made no sense.
+	// WCBadRespErr: the response was invalid.
 	WCBadRespErr WCStatus = 7
 	// WCLocAccessErr: at the responder, an RDMA write with immediate whose data
 	// could not be placed.
 	WCLocAccessErr WCStatus = 8
-	// WCRemInvReqErr: the responder refused the request: its QP does not grant the
+	// WCRemInvReqErr: the responder has rejected the request: its QP does not grant the
 	// right, the message is longer than the receive, or the request is malformed.
 	WCRemInvReqErr WCStatus = 9
-	// WCRemAccessErr: the responder's region refused: unknown or closed rkey,
-	// beyond its range, of another PD, without the right; a misaligned atomic.
+	// WCRemAccessErr: the responder has rejected the access: the rkey is unknown or closed or
+	// of another PD, or lacks the right; the range is outside of the region; or an atomic is misaligned.
 	WCRemAccessErr WCStatus = 10
 	// WCRemOpErr: the responder could not complete the request, because its receive
 	// named memory that the device may not write.
 	WCRemOpErr WCStatus = 11
-	// WCRetryExcErr: no answer after all retries: the peer is gone, or its QP is
+	// WCRetryExcErr: no response after all retries: the peer is gone, or its QP is
 	// not connected to this one or not ready.
 	WCRetryExcErr WCStatus = 12
 	// WCRNRRetryExcErr: the responder had no receive, RNRRetry times.
@@ -94,9 +94,9 @@ const (
 	WCRemAbortErr WCStatus = 16
 	// WCFatalErr: the device failed.
 	WCFatalErr WCStatus = 19
-	// WCRespTimeoutErr: a response did not come in time; mlx5 has WCRetryExcErr.
+	// WCRespTimeoutErr: a response has not arrived in time; mlx5 has WCRetryExcErr instead.
 	WCRespTimeoutErr WCStatus = 20
-	// WCGeneralErr: a syndrome that no other status stands for.
+	// WCGeneralErr: a syndrome without a status of its own.
 	WCGeneralErr WCStatus = 21
 
 	wcStatusEnd = 24

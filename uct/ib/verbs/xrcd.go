@@ -17,25 +17,24 @@ type XRCD struct {
 
 // XRCDInitAttr opens an XRC domain.
 type XRCDInitAttr struct {
-	// FD names the domain by the inode of an open file: contexts that open the same file
-	// share it. The file is not read or written, and may be closed after. PrivateXRCD:
-	// a domain of this context alone.
+	// FD is a descriptor of an open file, whose inode identifies the domain: contexts that use the same file
+	// share it. The file is not read or written, and may be closed afterwards. With PrivateXRCD the
+	// domain belongs to this context alone.
 	FD int
-	// Flags are those of open(2) that say whether the domain may exist: O_CREAT makes
-	// one if there is none, with O_EXCL there must be none. Without effect on a private
-	// one.
+	// Flags are flags of open(2): O_CREAT makes the domain if it does not exist; with O_EXCL
+	// too, it must not exist. They have no effect on a private domain.
 	Flags int
 }
 
-// PrivateXRCD as XRCDInitAttr.FD is a domain without a name.
+// PrivateXRCD as XRCDInitAttr.FD makes a domain that no other context can open.
 const PrivateXRCD = -1
 
-// OpenXRCD opens a domain. It may block for seconds if the domain has a name and other
-// processes in it are stopped, and ends with ErrTimedOut then; so may CreateQP, OpenQP, and
-// making an SRQ in it. Other errors:
+// OpenXRCD opens a domain. If the domain is shared and other processes in it are stopped, OpenXRCD
+// may block for seconds and then return ErrTimedOut. The same holds for CreateQP, OpenQP, and
+// CreateSRQ in the domain. Other errors:
 //
-//   - ErrUnsupported: there is no XRC, or no domain can be shared as FD asks.
-//   - ErrInvalidParam: the descriptor is of no file or directory.
+//   - ErrUnsupported: the device has no XRC, or cannot share a domain by FD.
+//   - ErrInvalidParam: FD is not a descriptor of a file or directory.
 //   - The unix error EAGAIN: the domain does not exist, and O_CREAT is not set.
 //   - The unix error EEXIST: the domain exists, and O_EXCL is set.
 func (c *Context) OpenXRCD(attr XRCDInitAttr) (*XRCD, error) {
@@ -71,9 +70,9 @@ func (x *XRCD) Context() *Context { return x.ctx }
 // Provider returns the provider's half.
 func (x *XRCD) Provider() XRCDProvider { return x.p }
 
-// CreateQP makes an XRC target in RESET: attr.Type is QPTypeXRCRecv, and nothing else is
-// set. What comes over it goes to the SRQs of the domain, with the keys of their PDs.
-// ErrInvalidParam for anything else in attr.
+// CreateQP makes an XRC target in RESET. attr.Type must be QPTypeXRCRecv and all other fields zero; otherwise
+// the error is ErrInvalidParam. Messages over the target use receives of the SRQs of the domain, with the keys of
+// their PDs.
 func (x *XRCD) CreateQP(attr QPInitAttr) (*QP, error) {
 	if attr != (QPInitAttr{Type: QPTypeXRCRecv}) {
 		return nil, invalid("create QP", "an XRC domain makes %v only, without CQ, SRQ or queues", QPTypeXRCRecv)
@@ -81,8 +80,8 @@ func (x *XRCD) CreateQP(attr QPInitAttr) (*QP, error) {
 	return x.addTarget("create QP", func(qp *QP) (QPProvider, error) { return x.p.CreateQP(qp) })
 }
 
-// OpenQP returns a QP that stands for a target of the domain, which somebody else in the
-// domain has made: the target lives until the last of its QPs is closed. Each of them can
+// OpenQP returns a QP that refers to an existing target of the domain, which may belong to another context. The
+// target exists until the last of its QPs is closed. Each of them can
 // modify it. ErrInvalidParam if the domain has no such target.
 func (x *XRCD) OpenQP(qpn uint32) (*QP, error) {
 	return x.addTarget("open QP", func(qp *QP) (QPProvider, error) { return x.p.OpenQP(qp, qpn) })
@@ -103,7 +102,7 @@ func (x *XRCD) addTarget(op string, add func(*QP) (QPProvider, error)) (*QP, err
 	return qp, nil
 }
 
-// Close leaves the domain, which ends with the last context that leaves it. ErrBusy while
+// Close closes the domain for this context. The domain exists until the last context has closed it. ErrBusy while
 // SRQs or QPs of this XRCD are open. Idempotent.
 func (x *XRCD) Close() error {
 	return x.life.close("close XRC domain", func() error {
