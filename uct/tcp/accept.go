@@ -76,7 +76,7 @@ type incoming struct {
 	link
 	unproven *unproven
 	hello    message
-	held     bool    // the HELLO is in conn.held
+	deferred bool    // it is the deferredHello of a conn
 	secret   pairKey // nil before the HELLO
 }
 
@@ -120,8 +120,8 @@ func (s *incoming) drop() {
 
 // Ready implements epoll.Watcher.
 func (s *incoming) Ready(uint32) int {
-	if s.held {
-		s.checkHeld()
+	if s.deferred {
+		s.checkDeferred()
 		return 0
 	}
 	done, err := s.hello.read(s.it.io, s.fd)
@@ -198,7 +198,7 @@ var (
 
 // lateCause returns the error for a handshake that has exceeded HELLO_TIMEOUT.
 func (s *incoming) lateCause() error {
-	if s.held {
+	if s.deferred {
 		return errUndecided
 	}
 	return errNoHello

@@ -39,7 +39,7 @@ func (e *endpoint) AtomicCSwap(size int, compare, swap uint64, result *uint64, r
 
 func (e *endpoint) fetch(a operands, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	if !e.canAwaitReply() {
-		return false, e.noResource()
+		return false, e.postError()
 	}
 	if err := e.postAtomic(a, raddr, key); err != nil {
 		return false, err

@@ -33,7 +33,7 @@ const (
 // conn is the connection to one peer iface. It exists also without a socket; unless postWhenOpen is
 // set, it then queues posted frames.
 type conn struct {
-	base.Slot // in Iface.known
+	base.Slot // in iface.known
 	it        *iface
 	state     connState
 	key       keypair.PublicKey // of the peer's iface
@@ -58,8 +58,7 @@ type conn struct {
 	tries        int
 	replaces     uint64    // id of the connection that the next attempt replaces
 	deadline     time.Time // time limit for opening
-	// countsDial says that Iface.dialing includes this connection.
-	countsDial bool
+	countsDial   bool      // iface.dialing includes this connection
 
 	within time.Duration // EPParams.Within of the first EP
 
@@ -75,23 +74,23 @@ type conn struct {
 	lastGet  uint64 // value of sent after the last get: see EP.Fence
 
 	host    alive.Peer
-	unacked bool // in Iface.unacked
+	unacked bool // in iface.unacked
 
-	hot        bool // in Iface.hot
+	hot        bool // in iface.hot
 	emptyReads int  // number of consecutive reads without data, while hot
-	dirty      bool // in Iface.dirty
+	dirty      bool // in iface.dirty
 	watchesOut bool // epoll reports EPOLLOUT
 
 	lastNak uint64 // tag of the last NAK, plus 1
 
-	canClose     bool // both sides know UNUSED and have no rails
-	closing      closeState
-	sentUsed     bool // this side has refused to close the connection
-	checksUnused bool // in Iface.unused
-	// closesWhenDone makes closeUnusedLater follow the last reply and the last write.
-	closesWhenDone bool
-	closeAt        time.Time // when the connection is closed if no EP uses it
-	held           *incoming // a HELLO of the peer, which is answered when closing has ended
+	canClose bool // both sides know UNUSED and have no rails
+	closing  closeState
+	sentUsed bool // this side has refused to close the connection
+	inUnused bool // in iface.unused
+	// closesWhenDrained: startCloseTimer is called when all replies have arrived and the queue is written.
+	closesWhenDrained bool
+	closeAt           time.Time // when the connection is closed if no EP uses it
+	deferredHello     *incoming // a HELLO of the peer, to which this side replies when closing is closeNone or the connection is gone
 }
 
 // start connects an idle connection, or waits for the peer to connect if there is no path. Progress
@@ -285,7 +284,7 @@ func (c *conn) open(l link, id uint64) {
 		c.dialRails()
 	}
 	c.checkEPs()
-	c.closeUnusedLater()
+	c.startCloseTimer()
 }
 
 // checkEPs fails the EPs that require another identity than that of the peer's certificate.
@@ -378,7 +377,7 @@ func (c *conn) cleanUp(st ucs.Status) (n int) {
 		c.eps.Remove(e)
 		e.reportFailed()
 	}
-	c.answerHeld()
+	c.answerDeferredHello()
 	return n
 }
 

@@ -45,11 +45,13 @@ func (e *endpoint) ready() error {
 	if e.state == epReady && !e.pending.Blocks() && e.postAfter <= e.conn.acked {
 		return nil
 	}
-	return e.refuse()
+	return e.postError()
 }
 
+// postError returns the error of a post that is not possible now: ErrNoResource, or the error of a failed or closed EP.
+//
 //go:noinline
-func (e *endpoint) refuse() error {
+func (e *endpoint) postError() error {
 	if e.state != epReady {
 		return e.err
 	}
@@ -149,7 +151,7 @@ func (e *endpoint) Close() error {
 		it.removeConn(c)
 		c.state = connGone
 	}
-	c.closeUnusedLater()
+	c.startCloseTimer()
 	return nil
 }
 

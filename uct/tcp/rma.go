@@ -67,7 +67,7 @@ func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Co
 		return false, uct.ErrInvalidParam
 	}
 	if !e.canAwaitReply() || !e.canPostZcopy() {
-		return false, e.noResource()
+		return false, e.postError()
 	}
 	if n == 0 {
 		return false, e.ready()
@@ -104,14 +104,6 @@ func (e *endpoint) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c
 // canAwaitReply reports whether a request with a reply can be posted.
 func (e *endpoint) canAwaitReply() bool {
 	return e.it.ops.left > 0 && e.conn.awaitingReply.n < maxReplies
-}
-
-// noResource returns ErrNoResource, or the error of a failed or closed EP.
-func (e *endpoint) noResource() error {
-	if e.state != epReady {
-		return e.err
-	}
-	return uct.ErrNoResource
 }
 
 // awaitReply adds an op for the reply to the last request. The caller has checked canAwaitReply.
@@ -162,7 +154,7 @@ func (e *endpoint) postGet(n int, raddr uint64, key uct.RKey) error {
 		return ucs.ErrRemoteAccess
 	}
 	if !e.canAwaitReply() {
-		return e.noResource()
+		return e.postError()
 	}
 	if n == 0 {
 		return e.ready()

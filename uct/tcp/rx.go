@@ -309,8 +309,8 @@ func (c *conn) handleDone(h *header, body []byte) error {
 		*o.result = binary.LittleEndian.Uint64(body)
 	}
 	c.it.complete(o, st)
-	if c.closesWhenDone {
-		c.done()
+	if c.closesWhenDrained {
+		c.startCloseTimerIfDrained()
 	}
 	return nil
 }

@@ -152,11 +152,20 @@ func sliceIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
 // afterStripes as EP.postAfter makes posts wait until all parts of striped puts have completed.
 const afterStripes = math.MaxUint64
 
+// fencedAfter returns the value of EP.postAfter for posts after a fence: they wait for the last get, and for the decision
+// whether the connection is closed.
+func (c *conn) fencedAfter() uint64 {
+	if c.closing != closeNone {
+		return afterDecision
+	}
+	return c.lastGet
+}
+
 // setFence makes later posts wait for operations that may take effect out of order. It also
 // disables striping until all earlier operations are executed.
 func (e *endpoint) setFence() {
 	e.stripeAfter = e.sent
-	e.postAfter = e.conn.lastGet
+	e.postAfter = e.conn.fencedAfter()
 	if e.parts > 0 {
 		e.postAfter = afterStripes
 	}
@@ -166,7 +175,7 @@ func (e *endpoint) setFence() {
 func (e *endpoint) partCompleted() {
 	e.parts--
 	if e.parts == 0 && e.postAfter == afterStripes {
-		e.postAfter = e.conn.lastGet
+		e.postAfter = e.conn.fencedAfter()
 	}
 }
 

@@ -32,7 +32,7 @@ func (tk *ticker) Ready(uint32) int {
 	it.dialQueued(now)
 	it.resumeAccept(now)
 	it.checkHosts(now)
-	it.closeUnused(now)
+	it.checkUnusedConns(now)
 	_ = it.poll.SetTick(it.nextTick())
 	return 0
 }

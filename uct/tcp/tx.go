@@ -247,8 +247,8 @@ func (c *conn) progressTx() bool {
 		q.streak = 0
 	}
 	q.collecting = more && q.streak >= streamStreak
-	if c.closesWhenDone {
-		c.done()
+	if c.closesWhenDrained {
+		c.startCloseTimerIfDrained()
 	}
 	return more
 }

@@ -20,7 +20,7 @@ import (
 //     its last EP is closed.
 //
 // A peer that has agreed and closed may dial at once. Its HELLO can arrive before its UNUSED over the
-// old connection has been read. So a HELLO is not answered while the connection to its sender waits
+// old connection has been read. So the reply to a HELLO is deferred while the connection to its sender waits
 // for the reply to UNUSED.
 //
 // Connections with rails, and to the own iface, remain open. So do those to a peer whose handshake
@@ -35,8 +35,7 @@ const (
 	closeAgreed              // both sides have sent UNUSED
 )
 
-// afterDecision as EP.postAfter makes posts wait while conn.closing is not closeNone. It is also the
-// value of conn.lastGet then, because Fence copies that to EP.postAfter.
+// afterDecision as EP.postAfter makes posts wait while conn.closing is not closeNone.
 const afterDecision = math.MaxUint64 - 1
 
 // featureUnused in a handshake message: its sender knows UNUSED and USED, and has no rails.
@@ -74,30 +73,30 @@ func (c *conn) closeAfter() time.Duration {
 	}
 }
 
-// closeUnusedLater makes the timer close c if no EP uses it for closeAfter.
-func (c *conn) closeUnusedLater() {
-	c.closesWhenDone = false
+// startCloseTimer makes the timer close c if no EP uses it for closeAfter.
+func (c *conn) startCloseTimer() {
+	c.closesWhenDrained = false
 	after := c.closeAfter()
 	if after == 0 || !c.canClose || c.state != connOpen || c.closing != closeNone || c.eps.Len() > 0 || c.unproven != nil {
 		return
 	}
 	c.closeAt = time.Now().Add(after)
-	c.watchUnused()
+	c.addUnused()
 }
 
-// watchUnused makes the timer call checkUnused.
-func (c *conn) watchUnused() {
+// addUnused adds c to iface.unused, so that the timer calls closeIfDue.
+func (c *conn) addUnused() {
 	it := c.it
-	if !c.checksUnused {
-		c.checksUnused = true
+	if !c.inUnused {
+		c.inUnused = true
 		it.unused = append(it.unused, c)
 	}
-	it.countUnused(c)
+	it.shortenUnusedTick(c)
 	_ = it.tickEvery(it.unusedTick) // without the timer, the connection remains open
 }
 
-// countUnused makes unusedTick short enough for c.
-func (it *iface) countUnused(c *conn) {
+// shortenUnusedTick shortens iface.unusedTick to the interval that c needs.
+func (it *iface) shortenUnusedTick(c *conn) {
 	tick := deadlineTick
 	if c.closing == closeNone {
 		tick = unusedTick(c.closeAfter())
@@ -110,25 +109,26 @@ func (it *iface) countUnused(c *conn) {
 // unusedTick returns the interval of checks for a timeout.
 func unusedTick(timeout time.Duration) time.Duration { return max(timeout/4, minUnusedTick) }
 
-// closeUnused checks the connections without EPs.
-func (it *iface) closeUnused(now time.Time) {
+// checkUnusedConns calls closeIfDue for the connections in iface.unused.
+func (it *iface) checkUnusedConns(now time.Time) {
 	rest := it.unused[:0]
 	for _, c := range it.unused {
-		if c.checkUnused(now) {
+		if c.closeIfDue(now) {
 			rest = append(rest, c)
 		} else {
-			c.checksUnused = false
+			c.inUnused = false
 		}
 	}
 	clear(it.unused[len(rest):])
 	it.unused, it.unusedTick = rest, 0
 	for _, c := range rest {
-		it.countUnused(c)
+		it.shortenUnusedTick(c)
 	}
 }
 
-// checkUnused proposes to close c if it is due. It reports whether to check c again.
-func (c *conn) checkUnused(now time.Time) bool {
+// closeIfDue proposes to the peer to close c if c is unused and closeAt has passed. It releases c if both sides have agreed
+// and the queue is written. It reports whether to check c again.
+func (c *conn) closeIfDue(now time.Time) bool {
 	switch {
 	case c.state != connOpen || c.closing == closeProposed:
 		return false
@@ -150,14 +150,15 @@ func (c *conn) checkUnused(now time.Time) bool {
 		c.closeAt = now.Add(c.closeAfter()) // the resources may belong to another connection
 		return true
 	}
-	c.closesWhenDone = true // no timer: the peer may never reply or read
+	c.closesWhenDrained = true // no timer: the peer may never reply or read
 	return false
 }
 
-// done is called when the last reply was received or the queue is written, if closesWhenDone is set.
-func (c *conn) done() {
+// startCloseTimerIfDrained calls startCloseTimer if all replies have arrived and the queue is written. It is called
+// if closesWhenDrained is set.
+func (c *conn) startCloseTimerIfDrained() {
 	if c.awaitingReply.n == 0 && c.tx.empty() {
-		c.closeUnusedLater()
+		c.startCloseTimer()
 	}
 }
 
@@ -166,10 +167,10 @@ func (c *conn) isUnused() bool {
 	return c.state == connOpen && c.eps.Len() == 0 && c.sent == c.acked && c.awaitingReply.n == 0 && c.tx.empty() && !c.gotBye
 }
 
-// startClosing makes posts wait for the decision.
+// startClosing sets closing to s, which is not closeNone. EPs that are made later must wait for the decision.
 func (c *conn) startClosing(s closeState) {
 	if c.closing == closeNone {
-		c.lastGet, c.dialsRails = afterDecision, false
+		c.dialsRails = false
 	}
 	c.closing = s
 }
@@ -204,15 +205,15 @@ func (c *conn) handleUnused() error {
 	case c.tx.empty():
 		c.release()
 	default:
-		c.watchUnused()
+		c.addUnused()
 	}
 	return nil
 }
 
-// replyUsed refuses to close c.
+// replyUsed replies with USED: c remains open.
 func (c *conn) replyUsed() error {
 	c.sentUsed = true
-	c.closeUnusedLater()
+	c.startCloseTimer()
 	return floodError(c.reply(frameUsed, 0, nil))
 }
 
@@ -221,17 +222,17 @@ func (c *conn) handleUsed() error {
 	if c.closing != closeProposed {
 		return errMalformed
 	}
-	c.closing, c.lastGet = closeNone, 0
+	c.closing = closeNone
 	for _, e := range c.eps.All() {
 		e.postAfter = 0
 	}
 	c.it.freed = true
-	c.answerHeld()
+	c.answerDeferredHello()
 	return nil
 }
 
-// release ends the use of c after the agreement, or if c breaks while it waits for the reply to UNUSED: the EPs have posted
-// nothing. Progress closes the socket.
+// release ends the use of c after both sides have agreed, or if c breaks while it waits for the reply to UNUSED. The EPs
+// have posted nothing. Progress closes the socket.
 func (c *conn) release() {
 	it := c.it
 	c.state = connReleased
@@ -250,7 +251,7 @@ func (c *conn) closeReleased() {
 	it.removeConn(c)
 	c.rx, c.tx, c.state = rxState{}, txQueue{}, connGone
 	next := c.moveEPs()
-	c.answerHeld()
+	c.answerDeferredHello()
 	if next != nil && next.dialsRails {
 		next.start()
 	}
@@ -274,7 +275,7 @@ func (c *conn) moveEPs() *conn {
 	return n
 }
 
-// receiveHello answers a HELLO, or holds it while the connection to its sender waits for a reply to
+// receiveHello replies to a HELLO, or defers the reply while the connection to its sender waits for a reply to
 // UNUSED.
 func (it *iface) receiveHello(s *incoming, h *hello) {
 	c := it.table[h.from]
@@ -282,27 +283,27 @@ func (it *iface) receiveHello(s *incoming, h *hello) {
 		it.respond(s, h)
 		return
 	}
-	if c.held != nil && c.held.fd >= 0 {
-		c.held.refuse(errLaterHello)
+	if c.deferredHello != nil && c.deferredHello.fd >= 0 {
+		c.deferredHello.refuse(errLaterHello)
 	}
-	c.held, s.held = s, true
+	c.deferredHello, s.deferred = s, true
 }
 
-// answerHeld answers the HELLO that c holds. Its sender may have closed the socket meanwhile.
-func (c *conn) answerHeld() {
-	s := c.held
-	c.held = nil
-	if s == nil || s.fd < 0 || c.it.closed || !s.checkHeld() {
+// answerDeferredHello replies to the deferred HELLO, unless its sender has closed the socket in the meantime.
+func (c *conn) answerDeferredHello() {
+	s := c.deferredHello
+	c.deferredHello = nil
+	if s == nil || s.fd < 0 || c.it.closed || !s.checkDeferred() {
 		return
 	}
-	s.held = false
+	s.deferred = false
 	h, _ := parseHello(&s.hello.buf, msgHello)
 	c.it.respond(s, &h)
 }
 
-// checkHeld refuses a HELLO that is held if its sender has closed the socket, or has sent more. It
+// checkDeferred refuses a deferred HELLO if its sender has closed the socket, or has sent more bytes. It
 // reports whether the HELLO is still valid.
-func (s *incoming) checkHeld() bool {
+func (s *incoming) checkDeferred() bool {
 	var b [1]byte
 	n, errno := s.it.io.Recv(s.fd, b[:])
 	switch {

@@ -33,7 +33,7 @@ func (e *end) closeEPs() {
 }
 
 // expireUnused makes the time without EPs pass.
-func (e *end) expireUnused() { e.it.closeUnused(time.Now().Add(24 * time.Hour)) }
+func (e *end) expireUnused() { e.it.checkUnusedConns(time.Now().Add(24 * time.Hour)) }
 
 // TestUnused_ClosesAndReopens: a connection without EPs is closed, also if messages were not confirmed,
 // and uses no descriptors and no timer. EPs that are made later connect again.
@@ -80,14 +80,14 @@ func TestUnused_Time(t *testing.T) {
 	a.closeEPs()
 	require.False(t, c.closeAt.Before(before.Add(time.Hour)))
 	require.Equal(t, unusedTick(time.Hour), a.it.unusedTick)
-	a.it.closeUnused(c.closeAt.Add(-1))
+	a.it.checkUnusedConns(c.closeAt.Add(-1))
 	require.Equal(t, closeNone, c.closing)
 	a.to(b)
-	a.it.closeUnused(c.closeAt)
+	a.it.checkUnusedConns(c.closeAt)
 	require.Equal(t, closeNone, c.closing, "an EP uses it")
 	require.Empty(t, a.it.unused)
 	a.closeEPs()
-	a.it.closeUnused(c.closeAt)
+	a.it.checkUnusedConns(c.closeAt)
 	require.Equal(t, closeProposed, c.closing)
 	until(t, func() bool { return a.it.openCount+b.it.openCount == 0 }, a, b)
 	assert.Equal(t, connGone, c.state)
@@ -144,7 +144,7 @@ func TestUnused_Excluded(t *testing.T) {
 		flush(t, ep, a, b)
 		c := b.it.table[a.it.addr.key]
 		require.NotNil(t, c.unproven)
-		c.closeUnusedLater()
+		c.startCloseTimer()
 		assert.Empty(t, b.it.unused)
 		a.it.idleTimeout = time.Hour
 		a.closeEPs() // the side whose EPs are proven proposes
@@ -353,11 +353,11 @@ func TestUnused_ConfirmsRequests(t *testing.T) {
 	writeFrames(t, conn, rawFrame(frameUnused, 0, 0))
 	require.EqualValues(t, frameUsed, readFrame(t, conn, e))
 	c := e.it.table[p.Public]
-	e.it.closeUnused(c.closeAt)
+	e.it.checkUnusedConns(c.closeAt)
 	require.Equal(t, closeNone, c.closing)
 	writeFrames(t, conn, rawFrame(frameDone, 0, 8, 1, 0, 0, 0, 0, 0, 0, 0))
 	until(t, func() bool { return c.acked == c.sent }, e)
-	e.it.closeUnused(c.closeAt)
+	e.it.checkUnusedConns(c.closeAt)
 	require.EqualValues(t, frameUnused, readFrame(t, conn, e))
 	writeFrames(t, conn, rawFrame(frameUnused, 0, 0))
 	until(t, func() bool { return isClosed(t, conn) }, e)
@@ -373,11 +373,11 @@ func TestUnused_AwaitsReplies(t *testing.T) {
 	e.expireUnused()
 	require.EqualValues(t, frameFlush, readMessage(t, conn, e))
 	c := e.it.table[p.Public]
-	e.it.closeUnused(c.closeAt)
+	e.it.checkUnusedConns(c.closeAt)
 	require.Equal(t, closeNone, c.closing)
 	writeFrames(t, conn, rawFrame(frameDone, 0, 8, make([]byte, 8)...))
 	until(t, func() bool { return c.awaitingReply.n == 0 }, e)
-	e.it.closeUnused(c.closeAt)
+	e.it.checkUnusedConns(c.closeAt)
 	require.EqualValues(t, frameUnused, readFrame(t, conn, e))
 }
 
@@ -430,7 +430,7 @@ func TestUnused_Tick(t *testing.T) {
 	at := first.conn.closeAt
 	e.it.idleTimeout = time.Hour
 	e.closeEPs()
-	e.it.closeUnused(at)
+	e.it.checkUnusedConns(at)
 	require.Len(t, e.it.unused, 1)
 	require.Equal(t, unusedTick(time.Hour), e.it.unusedTick)
 }
@@ -520,11 +520,11 @@ func TestUnused_HoldsHello(t *testing.T) {
 	old := e.it.table[p.Public]
 
 	hold := func() net.Conn {
-		was := old.held
+		was := old.deferredHello
 		c, h := client(t, e), p.good(e)
 		h.conn, h.features = 6, featureUnused
 		p.say(t, c, e, h)
-		until(t, func() bool { return old.held != was }, e)
+		until(t, func() bool { return old.deferredHello != was }, e)
 		return c
 	}
 	first := hold()
@@ -532,19 +532,19 @@ func TestUnused_HoldsHello(t *testing.T) {
 	until(t, func() bool { return isClosed(t, first) }, e)
 	assert.ErrorIs(t, e.it.refused.last, errLaterHello)
 	require.NoError(t, second.Close())
-	until(t, func() bool { return old.held.fd < 0 }, e)
+	until(t, func() bool { return old.deferredHello.fd < 0 }, e)
 	third := hold()
 	writeFrames(t, hold(), []byte{1}) // more than a HELLO
-	until(t, func() bool { return old.held.fd < 0 && isClosed(t, third) }, e)
+	until(t, func() bool { return old.deferredHello.fd < 0 && isClosed(t, third) }, e)
 	assert.ErrorIs(t, e.it.refused.last, errGarbage)
 	gone := hold()
 	require.NoError(t, gone.Close())
-	readable(t, old.held.fd)
+	readable(t, old.deferredHello.fd)
 	refused := e.it.limits.refused.Load()
-	old.answerHeld()
+	old.answerDeferredHello()
 	assert.Equal(t, refused+1, e.it.limits.refused.Load(), "without a reply")
 	assert.ErrorIs(t, e.it.refused.last, errGarbage, "closed sockets are not logged")
-	assert.Nil(t, old.held)
+	assert.Nil(t, old.deferredHello)
 	assert.Equal(t, connOpen, old.state)
 	fourth := hold()
 	assert.Len(t, e.it.unproven.all, 1)
@@ -561,8 +561,8 @@ func TestUnused_HoldsHello(t *testing.T) {
 	assert.Empty(t, e.errs)
 }
 
-// TestUnused_HeldHelloOfLostConnection: a HELLO is answered also if the connection breaks or remains open.
-func TestUnused_HeldHelloOfLostConnection(t *testing.T) {
+// TestUnused_DeferredHelloOfLostConnection: a HELLO is answered also if the connection breaks or remains open.
+func TestUnused_DeferredHelloOfLostConnection(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(net.Conn) error
@@ -581,7 +581,7 @@ func TestUnused_HeldHelloOfLostConnection(t *testing.T) {
 			next, h := client(t, e), p.good(e)
 			h.conn = 6
 			p.say(t, next, e, h)
-			until(t, func() bool { return e.it.table[p.Public].held != nil }, e)
+			until(t, func() bool { return e.it.table[p.Public].deferredHello != nil }, e)
 			require.NoError(t, tc.end(conn))
 			answer, err := readAnswer(t, next, e)
 			require.NoError(t, err)
@@ -673,8 +673,8 @@ func TestUnused_InlineGets(t *testing.T) {
 	assert.Zero(t, c.tx.after, "the data was written from its memory")
 }
 
-// TestUnused_HeldHelloHasLimit: a HELLO is not held for longer than HELLO_TIMEOUT.
-func TestUnused_HeldHelloHasLimit(t *testing.T) {
+// TestUnused_DeferredHelloHasLimit: the reply to a HELLO is not deferred for longer than HELLO_TIMEOUT.
+func TestUnused_DeferredHelloHasLimit(t *testing.T) {
 	e, p := idleEnd(t, "", time.Hour, Config{}), newRawPeer(t)
 	conn := p.admittedWith(t, e, featureUnused)
 	e.name(&p.Public)
@@ -684,10 +684,10 @@ func TestUnused_HeldHelloHasLimit(t *testing.T) {
 	next, h := client(t, e), p.good(e)
 	p.say(t, next, e, h)
 	c := e.it.table[p.Public]
-	until(t, func() bool { return c.held != nil }, e)
-	deadline := c.held.unproven.deadline
+	until(t, func() bool { return c.deferredHello != nil }, e)
+	deadline := c.deferredHello.unproven.deadline
 	e.it.expireUnproven(deadline)
-	require.GreaterOrEqual(t, c.held.fd, 0)
+	require.GreaterOrEqual(t, c.deferredHello.fd, 0)
 	e.it.expireUnproven(deadline.Add(1))
 	until(t, func() bool { return isClosed(t, next) }, e)
 	assert.ErrorIs(t, e.it.refused.last, errUndecided)

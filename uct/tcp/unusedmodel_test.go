@@ -379,7 +379,7 @@ func (m *modelSide) closeEP() {
 func (m *modelSide) timeout() {
 	w := m.w
 	w.now = w.now.Add(24 * time.Hour)
-	m.it.closeUnused(w.now)
+	m.it.checkUnusedConns(w.now)
 	m.run()
 }
 
@@ -473,11 +473,11 @@ func (w *modelWorld) key() string {
 			if c.attempt != nil {
 				at = m.linkAt(c.attempt.fd)
 			}
-			if c.held != nil {
-				held = m.linkAt(c.held.fd)
+			if c.deferredHello != nil {
+				held = m.linkAt(c.deferredHello.fd)
 			}
 			fmt.Fprint(&b, c.state, c.closing, m.linkAt(c.fd), at, held, c.path.isKnown(), c.unproven != nil, c.canClose, c.sentUsed,
-				c.dialsRails, c.postWhenOpen, c.checksUnused, c.closesWhenDone, c.tries, c.replaces != 0, c.sent, c.acked, c.executed, c.awaitingReply.n,
+				c.dialsRails, c.postWhenOpen, c.inUnused, c.closesWhenDrained, c.tries, c.replaces != 0, c.sent, c.acked, c.executed, c.awaitingReply.n,
 				c.rx.tail-c.rx.head, c.tx.empty(), c.gotBye)
 			for _, e := range c.eps.All() {
 				fmt.Fprint(&b, ",", slices.Index(m.eps, e), e.postAfter > c.acked, e.pending.Len(), e.sent)
@@ -485,7 +485,7 @@ func (w *modelWorld) key() string {
 		}
 		for _, p := range m.it.unproven.all {
 			if p.in != nil {
-				fmt.Fprint(&b, ";", m.linkAt(p.in.fd), p.in.held, p.in.hello.got)
+				fmt.Fprint(&b, ";", m.linkAt(p.in.fd), p.in.deferred, p.in.hello.got)
 			}
 		}
 		fmt.Fprint(&b, "\n")
