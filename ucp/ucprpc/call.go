@@ -20,29 +20,29 @@ type Call struct {
 	// Reply is the reply, of any length. The handler appends to it. ReplyWith replies without a copy.
 	Reply []byte
 
-	p         *Peer
-	l         *loop
-	h         header
-	hd        *handler
-	index     int    // in Peer.running
-	nextFree  *Call  // in loop.freeCalls
-	handling  func() // handle
-	finishing func() // finish
-	sending   ucp.OpParams
-	receiving ucp.OpParams
-	hdr       [headerLen]byte
-	buf       []byte // for the request
-	shared    []byte // of ReplyWith
-	err       error
-	charged   int64
-	deadline  time.Time // zero if there is none
-	msg       *ucp.ActiveMessage
+	p          *Peer
+	l          *loop
+	h          header
+	hd         *handler
+	index      int    // in Peer.running
+	nextFree   *Call  // in loop.freeCalls
+	handleTask func() // handle
+	replyTask  func() // sendReply
+	sending    ucp.OpParams
+	receiving  ucp.OpParams
+	hdr        [headerLen]byte
+	buf        []byte // for the request
+	shared     []byte // of ReplyWith
+	err        error
+	charged    int64
+	deadline   time.Time // zero if there is none
+	msg        *ucp.ActiveMessage
 
-	mu   sync.Mutex // of these fields: the driver cancels a call that a goroutine handles
-	ctx  context.Context
-	end  context.CancelCauseFunc
-	stop context.CancelFunc
-	why  error
+	mu        sync.Mutex // of these fields: the driver cancels a call that a goroutine handles
+	ctx       context.Context
+	cancelCtx context.CancelCauseFunc // cancels ctx
+	stopTimer context.CancelFunc      // of the deadline of ctx
+	why       error                   // why the call was canceled; nil until then
 }
 
 // Peer returns the connection over which the request arrived.
@@ -57,12 +57,12 @@ func (c *Call) Context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx == nil {
-		c.ctx, c.end = context.WithCancelCause(context.Background())
+		c.ctx, c.cancelCtx = context.WithCancelCause(context.Background())
 		if !c.deadline.IsZero() {
-			c.ctx, c.stop = context.WithDeadline(c.ctx, c.deadline)
+			c.ctx, c.stopTimer = context.WithDeadline(c.ctx, c.deadline)
 		}
 		if c.why != nil {
-			c.end(c.why)
+			c.cancelCtx(c.why)
 		}
 	}
 	return c.ctx
@@ -73,8 +73,8 @@ func (c *Call) cancel(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.why = why
-	if c.end != nil {
-		c.end(why)
+	if c.cancelCtx != nil {
+		c.cancelCtx(why)
 	}
 }
 
@@ -98,7 +98,7 @@ func (l *loop) newCall(p *Peer, h *header, hd *handler, n int) *Call {
 	c := l.freeCalls
 	if c == nil {
 		c = &Call{l: l}
-		c.handling, c.finishing = c.handle, c.finish
+		c.handleTask, c.replyTask = c.handle, c.sendReply
 		c.sending.OnDone, c.receiving.OnDone = c.onSent, c.onReceived
 	} else {
 		l.freeCalls = c.nextFree
@@ -134,10 +134,10 @@ func (l *loop) handleRequest(p *Peer, h *header, name []byte, m *ucp.ActiveMessa
 	switch {
 	case here && hd.Inline:
 		c.Data = m.Data
-		c.start()
+		c.dispatch()
 	case !here && hd.OnDemand:
 		c.msg = m.Keep()
-		c.start()
+		c.dispatch()
 	default:
 		c.buf = slices.Grow(c.buf[:0], m.Length)
 		c.Data = c.buf[:m.Length]
@@ -188,29 +188,29 @@ func (c *Call) onReceived(err error) {
 		c.free()
 		return
 	}
-	c.start()
+	c.dispatch()
 }
 
-// start runs the handler: inline if it is an inline handler, otherwise in a goroutine.
-func (c *Call) start() {
+// dispatch runs the handler: inline if it is an inline handler, otherwise in a goroutine.
+func (c *Call) dispatch() {
 	if c.hd.Inline && c.msg == nil {
-		if err := c.run(); err != ErrPending {
+		if err := c.runHandler(); err != ErrPending {
 			c.err = err
-			c.finish()
+			c.sendReply()
 		}
 		return
 	}
 	c.l.woken = true
 	c.l.running.Add(1)
-	go c.handling()
+	go c.handleTask()
 }
 
 // handle runs the handler in a goroutine.
 func (c *Call) handle() {
 	l := c.l
-	if err := c.run(); err != ErrPending { // otherwise Finish may have ended c
+	if err := c.runHandler(); err != ErrPending { // otherwise Finish may have ended c
 		c.err = err
-		l.submit(c.finishing)
+		l.submit(c.replyTask)
 	}
 	l.running.Done()
 }
@@ -221,19 +221,19 @@ func (c *Call) handle() {
 func (c *Call) Finish(err error) {
 	l := c.l
 	c.err = err
-	l.start(c.finishing)
+	l.startTask(c.replyTask)
 }
 
-// run runs the handler, unless the deadline has passed.
-func (c *Call) run() error {
+// runHandler runs the handler, unless the deadline has passed.
+func (c *Call) runHandler() error {
 	if !c.deadline.IsZero() && time.Now().After(c.deadline) {
 		return &Error{Code: CodeDeadline}
 	}
 	return c.hd.f(c)
 }
 
-// finish sends the reply.
-func (c *Call) finish() {
+// sendReply sends the reply.
+func (c *Call) sendReply() {
 	if c.msg != nil {
 		c.msg.Release()
 		c.msg = nil
@@ -279,15 +279,15 @@ func (c *Call) free() {
 	p.running = p.running[:last]
 	l.inFlight--
 	c.charge(-int(c.charged))
-	if c.end != nil {
+	if c.cancelCtx != nil {
 		c.cancel(context.Canceled)
-		if c.stop != nil {
-			c.stop()
+		if c.stopTimer != nil {
+			c.stopTimer()
 		}
 	}
 	c.Reply, c.buf = reusable(c.Reply), reusable(c.buf)
 	c.Data, c.shared, c.err, c.p, c.hd = nil, nil, nil, nil, nil
-	c.ctx, c.end, c.stop, c.why, c.deadline = nil, nil, nil, nil, time.Time{}
+	c.ctx, c.cancelCtx, c.stopTimer, c.why, c.deadline = nil, nil, nil, nil, time.Time{}
 	c.nextFree, l.freeCalls = l.freeCalls, c
 	l.checkQuiet()
 }

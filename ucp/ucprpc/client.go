@@ -94,7 +94,7 @@ func (cl *Client) connect(ctx context.Context) (p *Peer, err error) {
 	l.acquire() // Dial drives
 	l.connects = true
 	up, err := l.w.Dial(ctx, cl.network, cl.address, ucp.DialConfig{
-		Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{OnError: l.lost},
+		Private: []byte(hello), AllowUIDs: cl.cfg.AllowUIDs, EP: ucp.EPConfig{OnError: l.dropPeerLater},
 	})
 	l.connects = false
 	switch {
@@ -103,7 +103,7 @@ func (cl *Client) connect(ctx context.Context) (p *Peer, err error) {
 		err = &Error{Code: CodeUnavailable, Text: "the listener speaks another protocol"}
 	default:
 		if err = up.EP.Err(); err == nil { // otherwise a message of the server was invalid
-			p = l.add(up.EP)
+			p = l.addPeer(up.EP)
 		}
 	}
 	l.release()
@@ -137,7 +137,7 @@ func (k *link) run() {
 		drains, lived := context.Cause(p.usable) == errDraining, time.Since(since)
 		cl.running.Go(func() { // a goroutine: close waits for handlers, which may wait for the next connection
 			if drains { // calls in progress continue
-				p.l.drain(cl.open)
+				p.l.awaitQuiet(cl.open)
 			}
 			_ = p.l.close() // the error is that of the failed connection
 		})

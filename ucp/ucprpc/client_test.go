@@ -266,7 +266,7 @@ func TestPeer_Draining(t *testing.T) {
 	_, err := p.Call(t.Context(), methodEcho, nil, nil)
 	require.Equal(t, CodeDraining, CodeOf(err))
 	require.Equal(t, CodeDraining, CodeOf(p.Send(t.Context(), methodEcho, nil)))
-	p.l.runOnLoop(p.drain)
+	p.l.runOnLoop(p.markDraining)
 	got, err := cl.Call(t.Context(), methodEcho, []byte("x"), nil) // over the next connection
 	require.NoError(t, err)
 	require.Equal(t, "x", string(got))

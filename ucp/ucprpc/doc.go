@@ -20,8 +20,8 @@
 // progress; it sleeps until something arrives.
 //
 // A handler runs in a goroutine, or, if it is quick, inline in the goroutine that makes progress: see HandlerConfig. A
-// handler that needs another process need not wait for it: it begins a call with Peer.Start or a put with Memory.StartPut,
-// returns ErrPending, and the function that is called at the end calls Call.Finish. So a service of several processes needs
+// handler that needs another process need not wait for it: it starts a call by Peer.Start or a put by Memory.StartPut,
+// and returns ErrPending. The callback of that operation calls Call.Finish. So a service of several processes needs
 // no switch between goroutines. A handler that panics ends the process.
 //
 // # Limits

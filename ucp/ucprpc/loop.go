@@ -62,13 +62,13 @@ type loop struct {
 
 // waiter is a goroutine that waits.
 type waiter struct {
-	start, abandon func()        // begin the wait, and make it end; abandon has no effect the second time, and after the wait
+	begin, abandon func()        // begin the wait, and make it end; abandon has no effect the second time, and after the wait
 	wake           chan struct{} // has room for one
 	done           bool          // the wait is over; only the driver uses it until the waiter is woken
 }
 
-func newWaiter(start, abandon func()) waiter {
-	return waiter{start: start, abandon: abandon, wake: make(chan struct{}, 1)}
+func newWaiter(begin, abandon func()) waiter {
+	return waiter{begin: begin, abandon: abandon, wake: make(chan struct{}, 1)}
 }
 
 // Values of loop.parked.
@@ -113,8 +113,8 @@ func (l *loop) submit(f func()) {
 	}
 }
 
-// start submits a task that no goroutine waits for. Without a driver, a new goroutine drives until another one waits.
-func (l *loop) start(f func()) {
+// startTask submits a task that no goroutine waits for. Without a driver, a new goroutine drives until another one waits.
+func (l *loop) startTask(f func()) {
 	l.submit(f)
 	if l.acquire() {
 		go func() {
@@ -155,12 +155,12 @@ func (l *loop) await(ctx context.Context, w *waiter) {
 	if l.acquire() {
 		l.own = w
 		l.runTasks()
-		w.start()
+		w.begin()
 		l.driveFor(ctx, w)
 		return
 	}
 	l.waiting.Add(1) // before the task, which release looks for
-	l.submit(w.start)
+	l.submit(w.begin)
 	for drives, canceled := l.acquire(), ctx.Done(); !drives; {
 		select {
 		case <-w.wake:
@@ -182,8 +182,8 @@ func (l *loop) await(ctx context.Context, w *waiter) {
 	l.driveFor(ctx, w)
 }
 
-// finish ends the wait of w. Only the driver may call it.
-func (l *loop) finish(w *waiter) {
+// completeWait ends the wait of w. Only the driver may call it.
+func (l *loop) completeWait(w *waiter) {
 	w.done = true
 	if w != l.own {
 		l.waiting.Add(-1)
@@ -235,7 +235,7 @@ func (l *loop) drive(ctx context.Context, w *waiter) error {
 		}
 		l.pushes = false
 		n := l.w.Progress()
-		l.endFlushes()
+		l.completeFlushes()
 		switch {
 		case l.woken && (n == 0 || polls%pollsBeforePark == 0): // the goroutines that were woken may submit more
 			l.woken = false
@@ -266,7 +266,7 @@ func (l *loop) park(ctx context.Context) error {
 
 // hasWork reports whether the driver has work besides waiting for the worker.
 func (l *loop) hasWork() bool {
-	l.endFlushes()
+	l.completeFlushes()
 	return l.hasTasks.Load() || l.events != l.seen
 }
 
@@ -292,12 +292,12 @@ func (l *loop) serve() {
 // runOnLoop runs f in the driver, outside of callbacks, and waits until f has returned.
 func (l *loop) runOnLoop(f func()) {
 	var w waiter
-	w = newWaiter(func() { f(); l.finish(&w) }, nil)
+	w = newWaiter(func() { f(); l.completeWait(&w) }, nil)
 	l.await(context.Background(), &w)
 }
 
-// drain waits until no call is in progress in either direction and no call can arrive, or ctx is done.
-func (l *loop) drain(ctx context.Context) {
+// awaitQuiet waits until no call is in progress in either direction and no call can arrive, or ctx is done.
+func (l *loop) awaitQuiet(ctx context.Context) {
 	quiet := make(chan struct{})
 	l.runOnLoop(func() {
 		l.quiet = append(l.quiet, quiet)
@@ -309,7 +309,7 @@ func (l *loop) drain(ctx context.Context) {
 	}
 }
 
-// checkQuiet ends the waits of drain when no call is in progress. A server also waits until its peers have disconnected,
+// checkQuiet ends the waits of awaitQuiet when no call is in progress. A server also waits until its peers have disconnected,
 // because a peer may have sent requests before it received the drain message.
 func (l *loop) checkQuiet() {
 	if l.active > 0 || l.inFlight > 0 || l.draining && len(l.peers) > 0 {
@@ -341,13 +341,13 @@ func (l *loop) closeWorker() (err error) {
 		_ = l.w.FlushWait(ctx) // otherwise peers do not get the last replies
 		cancel()
 		for _, p := range l.peers {
-			l.drop(p, disconnected)
+			l.dropPeer(p, disconnected)
 		}
 		err = l.w.Close() // completes all requests
-		l.endFlushes()
+		l.completeFlushes()
 		l.closed = true
 		l.active, l.inFlight = 0, 0 // later calls of a running handler fail
-		l.n.retire(l)
+		l.n.removeStats(l)
 		l.checkQuiet()
 	})
 	return err

@@ -39,12 +39,12 @@ func TestLoop_CanceledWhenDone(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			own = newWaiter(func() {}, func() {
 				if !own.done {
-					l.finish(&own)
+					l.completeWait(&own)
 				}
 			})
 			l.await(hookedContext{ctx, func() {
 				l.runTasks()
-				l.finish(&own)
+				l.completeWait(&own)
 				l.release()
 				cancel()
 			}}, &own)

@@ -167,5 +167,5 @@ func (m *Memory) StartPut(buf []byte, off uint64, done func(err error)) error {
 	if err := checkAccess(o.key, buf, off); err != nil {
 		return err
 	}
-	return o.p.begin(operation{op: opPut, data: buf, key: o.key, off: off, onEnd: done})
+	return o.p.startOperation(operation{op: opPut, data: buf, key: o.key, off: off, onDone: done})
 }

@@ -118,9 +118,9 @@ func (n *node) init(c *ucp.Context, limits Limits, handlers *Handlers) error {
 // the node "closed" has the sums of those that are closed.
 func (n *node) Stats() *stats.Node { return n.stats }
 
-// retire removes the counters of a closed loop from the tree and adds them to closed. Otherwise the tree would refer to
+// removeStats removes the counters of a closed loop from the tree and adds them to closed. Otherwise the tree would refer to
 // the loop, and grow with each attempt to connect.
-func (n *node) retire(l *loop) {
+func (n *node) removeStats(l *loop) {
 	if n.closed == nil {
 		return
 	}

@@ -18,8 +18,8 @@ type Peer struct {
 	ep   *ucp.EP
 	from ucp.Identity
 
-	usable context.Context // ends when the connection has failed or the peer shuts down: clients use the next connection
-	retire context.CancelCauseFunc
+	usable       context.Context // ends when the connection has failed or the peer shuts down: clients use the next connection
+	markUnusable context.CancelCauseFunc
 
 	// Used by the driver only.
 	gone     error   // the reason why the connection has failed; nil until then
@@ -51,23 +51,23 @@ func (p *Peer) Send(ctx context.Context, m Method, data []byte) error {
 // before Start has returned to a handler that runs inline on the worker of p. If the handler runs on another worker, of
 // this server or of a client, done may run at the same time as the handler.
 func (p *Peer) Start(m Method, request, buf []byte, done func(reply []byte, err error)) error {
-	return p.begin(operation{op: opCall, method: m, data: request, buf: buf, onReply: done})
+	return p.startOperation(operation{op: opCall, method: m, data: request, buf: buf, onReply: done})
 }
 
-// add returns the record of a connection, which it adds if there is none.
-func (l *loop) add(ep *ucp.EP) *Peer {
+// addPeer returns the record of a connection, which it adds if there is none.
+func (l *loop) addPeer(ep *ucp.EP) *Peer {
 	p := l.peers[ep]
 	if p == nil {
 		p = &Peer{l: l, ep: ep, from: ep.PeerIdentity()}
-		p.usable, p.retire = context.WithCancelCause(context.Background())
+		p.usable, p.markUnusable = context.WithCancelCause(context.Background())
 		l.peers[ep] = p
 		l.connected.Add(1)
 	}
 	return p
 }
 
-// drop fails all operations with a peer, with err as the reason. The caller closes the EP.
-func (l *loop) drop(p *Peer, err error) {
+// dropPeer fails all operations with a peer, with err as the reason. The caller closes the EP.
+func (l *loop) dropPeer(p *Peer, err error) {
 	if p.gone != nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (l *loop) drop(p *Peer, err error) {
 	l.countEvent()
 	delete(l.peers, p.ep)
 	l.connected.Add(-1)
-	p.retire(err) // first, because callers that are woken below use the next connection
+	p.markUnusable(err) // first, because callers that are woken below use the next connection
 	if l.n.onGone != nil {
 		l.n.onGone(p, err)
 	}
@@ -84,18 +84,18 @@ func (l *loop) drop(p *Peer, err error) {
 	}
 	for _, s := range l.slots {
 		if s.active && s.p == p {
-			s.end(&Error{Code: CodeLost, Err: err})
+			s.setResult(&Error{Code: CodeLost, Err: err})
 		}
 	}
 	l.checkQuiet()
 }
 
-// lost drops the peer of an EP that has failed, soon: outside of calls of ucp, so that no operation completes while ucp posts
+// dropPeerLater drops the peer of an EP that has failed, soon: outside of calls of ucp, so that no operation completes while ucp posts
 // it.
-func (l *loop) lost(ep *ucp.EP, err error) {
+func (l *loop) dropPeerLater(ep *ucp.EP, err error) {
 	l.submit(func() {
 		if p := l.peers[ep]; p != nil {
-			l.drop(p, err)
+			l.dropPeer(p, err)
 		}
 	})
 }
@@ -103,10 +103,10 @@ func (l *loop) lost(ep *ucp.EP, err error) {
 // errDraining is the reason for which a client leaves a connection to a server that shuts down.
 var errDraining = &Error{Code: CodeDraining}
 
-// drain sends no more requests to a peer that shuts down.
-func (p *Peer) drain() {
+// markDraining makes this side send no more requests to a peer that shuts down.
+func (p *Peer) markDraining() {
 	p.draining = true
-	p.retire(errDraining)
+	p.markUnusable(errDraining)
 }
 
 // errViolation is the reason for which a peer that violates the protocol is disconnected.
@@ -120,7 +120,7 @@ func (p *Peer) violate(m *ucp.ActiveMessage) {
 }
 
 func (p *Peer) disconnect(err error) {
-	p.l.drop(p, err)
+	p.l.dropPeer(p, err)
 	r, _ := p.ep.Close(ucp.CloseForce) // an error means that the EP is closed already
 	r.Release()
 }
@@ -144,7 +144,7 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	l.countEvent()
 	p := l.peers[m.From]
 	if p == nil && l.connects {
-		p = l.add(m.From)
+		p = l.addPeer(m.From)
 	}
 	if p == nil {
 		m.Reject()
@@ -160,7 +160,7 @@ func (l *loop) handle(m *ucp.ActiveMessage) {
 	case h.kind == kindCancel:
 		p.cancel(h.id)
 	case h.kind == kindDrain:
-		p.drain()
+		p.markDraining()
 	default:
 		l.handleRequest(p, &h, name, m)
 	}

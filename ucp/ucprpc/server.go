@@ -72,7 +72,7 @@ func newServer(c *ucp.Context, cfg ServerConfig, listen listenFunc) (_ *Server, 
 		s.loops = append(s.loops, l)
 		lcfg := ucp.ListenConfig{
 			Private: []byte(hello), AllowUIDs: cfg.AllowUIDs, OnPeer: func(up *ucp.Peer) { s.onPeer(l, up) },
-			OnPeerGone: func(up *ucp.Peer, err error) { l.lost(up.EP, err) },
+			OnPeerGone: func(up *ucp.Peer, err error) { l.dropPeerLater(up.EP, err) },
 		}
 		if l == s.loops[0] {
 			lcfg.Accept = s.accept
@@ -109,7 +109,7 @@ func (s *Server) accept(r *ucp.ConnRequest) bool {
 }
 
 func (s *Server) onPeer(l *loop, up *ucp.Peer) {
-	p := l.add(up.EP)
+	p := l.addPeer(up.EP)
 	if l.draining {
 		p.notify(&header{kind: kindDrain})
 	}
@@ -139,7 +139,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		})
 	}
 	for _, l := range s.loops {
-		l.drain(ctx)
+		l.awaitQuiet(ctx)
 	}
 	return ucs.Join(append(errs, s.Close())...)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// operation is what a caller wants: a call, a one-way message, an access to remote memory, or the data of a request.
+// operation is a call, a one-way message, an access to remote memory, or a receive of the data of a request.
 type operation struct {
 	op     opType
 	method Method
@@ -21,9 +21,9 @@ type operation struct {
 	off    uint64
 	msg    *ucp.ActiveMessage
 
-	// The driver calls one of these at the end, if no goroutine waits for the operation.
+	// If no goroutine waits for the operation, the driver calls one of these when it completes.
 	onReply func(reply []byte, err error)
-	onEnd   func(err error)
+	onDone  func(err error)
 }
 
 type opType uint8
@@ -59,7 +59,7 @@ type slot struct {
 	id        callID
 	listed    bool         // id.index is the index in loop.slots
 	active    bool         // the operation is in progress
-	over      bool         // reply or err is final
+	hasResult bool         // reply or err is final
 	abandoned bool         // the context of the caller was done first
 	send      *ucp.Request // uses data, or is the flush of a put; nil if there is none
 	recv      *ucp.Request // writes the reply; nil if there is none
@@ -79,11 +79,11 @@ func (p *Peer) execute(ctx context.Context, o operation) (reply []byte, err erro
 	return s.put()
 }
 
-// begin begins an operation with onReply or onEnd. Errors: as of execute.
-func (p *Peer) begin(o operation) error {
+// startOperation starts an operation with onReply or onDone. Errors: as of execute.
+func (p *Peer) startOperation(o operation) error {
 	s, err := p.newSlot(context.Background(), o)
 	if err == nil {
-		p.l.start(s.start)
+		p.l.startTask(s.begin)
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (s *slot) post() {
 		s.listed, s.id.index = true, uint32(len(s.l.slots))
 		s.l.slots = append(s.l.slots, s)
 	}
-	s.active, s.over, s.abandoned = true, false, false
+	s.active, s.hasResult, s.abandoned = true, false, false
 	s.id.generation++
 	s.l.active++
 	var err error
@@ -150,7 +150,7 @@ func (s *slot) post() {
 	case s.op == opRecv:
 		s.send, err = s.msg.Recv(s.data, &s.sending)
 	case s.p.draining:
-		s.end(&Error{Code: CodeDraining})
+		s.setResult(&Error{Code: CodeDraining})
 		return
 	default:
 		s.send, err = s.p.ep.SendActive(amID, s.hdr[:s.packHeader()], s.data, &s.sending)
@@ -182,20 +182,20 @@ func (s *slot) onSent(err error) {
 	s.send = nil
 	switch {
 	case err == nil && s.op == opCall: // the reply completes it
-		s.endIfOver()
-	case err == nil && s.op == opPut && !s.over: // a flush completes it
+		s.completeIfReady()
+	case err == nil && s.op == opPut && !s.hasResult: // a flush completes it
 		if s.send, err = s.p.ep.Flush(); s.send != nil {
 			s.l.flushes = append(s.l.flushes, s)
 			return
 		}
-		s.end(err)
+		s.setResult(err)
 	default:
-		s.end(err)
+		s.setResult(err)
 	}
 }
 
-// endFlushes completes the puts whose flush is complete: a flush has no callback.
-func (l *loop) endFlushes() {
+// completeFlushes completes the puts whose flush is complete: a flush has no callback.
+func (l *loop) completeFlushes() {
 	l.flushes = slices.DeleteFunc(l.flushes, func(s *slot) bool {
 		if !s.send.Done() {
 			return false
@@ -203,7 +203,7 @@ func (l *loop) endFlushes() {
 		l.countEvent()
 		_, err := s.send.Test()
 		s.send = nil
-		s.end(err)
+		s.setResult(err)
 		return true
 	})
 }
@@ -216,13 +216,13 @@ func (s *slot) onReceived(err error) {
 	if err != nil {
 		err = &Error{Code: CodeLost, Err: err}
 	}
-	s.end(err)
+	s.setResult(err)
 }
 
-// end sets the result of the operation, an error or nil, unless it has a result.
-func (s *slot) end(err error) {
-	if s.active && !s.over {
-		s.over, s.err = true, err
+// setResult sets the result of the operation, an error or nil, unless it has a result.
+func (s *slot) setResult(err error) {
+	if s.active && !s.hasResult {
+		s.hasResult, s.err = true, err
 		failed := errors.Is(err, ucs.ErrEPFailed)
 		if _, ok := err.(*Error); err != nil && !ok {
 			code := CodeFailed // rejected by the target
@@ -232,29 +232,29 @@ func (s *slot) end(err error) {
 			s.err = &Error{Code: code, Err: err}
 		}
 		if failed { // OnError may be called only later
-			s.l.drop(s.p, err)
+			s.l.dropPeer(s.p, err)
 		}
 	}
-	s.endIfOver()
+	s.completeIfReady()
 }
 
-// endIfOver completes the operation if the result is final and ucp no longer uses memory of the caller: it wakes the
+// completeIfReady completes the operation if the result is final and ucp no longer uses memory of the caller: it wakes the
 // caller, or calls the function of the program.
-func (s *slot) endIfOver() {
-	if !s.active || !s.over || s.send != nil || s.recv != nil {
+func (s *slot) completeIfReady() {
+	if !s.active || !s.hasResult || s.send != nil || s.recv != nil {
 		return
 	}
 	s.active = false
 	s.l.active--
-	l, onReply, onEnd := s.l, s.onReply, s.onEnd
+	l, onReply, onDone := s.l, s.onReply, s.onDone
 	switch {
 	case onReply != nil:
 		onReply(s.put())
-	case onEnd != nil:
+	case onDone != nil:
 		_, err := s.put()
-		onEnd(err)
+		onDone(err)
 	default:
-		l.finish(&s.waiter)
+		l.completeWait(&s.waiter)
 	}
 	l.checkQuiet()
 }
@@ -266,9 +266,9 @@ func (s *slot) abandonOp() {
 		return
 	}
 	s.abandoned = true
-	sendCancel := s.op == opCall && !s.over && s.recv == nil
-	if !s.over {
-		s.over, s.err = true, contextError(s.ctx)
+	sendCancel := s.op == opCall && !s.hasResult && s.recv == nil
+	if !s.hasResult {
+		s.hasResult, s.err = true, contextError(s.ctx)
 	}
 	if i := slices.Index(s.l.flushes, s); i >= 0 { // the put no longer uses the data
 		s.l.flushes = slices.Delete(s.l.flushes, i, i+1)
@@ -285,7 +285,7 @@ func (s *slot) abandonOp() {
 	if s.send != nil || s.recv != nil {
 		s.limitRevoke(revokeChecks)
 	}
-	s.endIfOver()
+	s.completeIfReady()
 }
 
 // errInUse is the reason for which a peer that still uses memory of an abandoned operation is disconnected.
@@ -318,15 +318,15 @@ func (l *loop) handleReply(p *Peer, h *header, m *ucp.ActiveMessage) {
 	}
 	s := l.slots[h.id.index]
 	switch {
-	case !s.active || s.over || s.op != opCall || s.id != h.id || s.p != p || s.recv != nil:
+	case !s.active || s.hasResult || s.op != opCall || s.id != h.id || s.p != p || s.recv != nil:
 		l.stats[lateReplies].Inc() // the caller has abandoned it
 	case h.number != 0:
 		if Code(h.number) == CodeDraining {
-			p.drain()
+			p.markDraining()
 		}
-		s.end(&Error{Code: Code(h.number), Text: string(m.Data[:min(len(m.Data), maxErrorText)])})
+		s.setResult(&Error{Code: Code(h.number), Text: string(m.Data[:min(len(m.Data), maxErrorText)])})
 	case m.Length > l.n.cfg.MaxReply:
-		s.end(&Error{Code: CodeTooLong, Text: "the reply is longer than MaxReply"})
+		s.setResult(&Error{Code: CodeTooLong, Text: "the reply is longer than MaxReply"})
 	default:
 		if cap(s.buf) < m.Length {
 			s.buf = make([]byte, m.Length)
