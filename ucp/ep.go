@@ -502,7 +502,7 @@ func (e *EP) stop() {
 	e.unbind()
 	e.each(func(p *protocol) func(*EP) { return p.stopped })
 	if e.deliversLast() {
-		e.w.schedule(e) // see discardUnread
+		e.w.schedule(e) // for protocol.discard
 		return
 	}
 	e.endEach(ucs.StatusCanceled, func(p *protocol) func(*EP, ucs.Status) { return p.incomingLost })

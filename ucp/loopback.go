@@ -33,7 +33,7 @@ func (w *Worker) senderClosing(e *EP) *EP {
 		w.stats.badMessages.Inc()
 		return nil
 	}
-	w.schedule(e) // for discardUnread
+	w.schedule(e) // for protocol.discard
 	return e
 }
 

@@ -326,7 +326,7 @@ func (it *iface) Close() error {
 		errs = errors.Join(errs, it.open.All()[0].Close())
 	}
 	for _, l := range append(it.in, it.fresh...) {
-		l.rx.hdr.closed.Store(1) // pairs with the load in EP.whyGone, after the hang-up
+		l.rx.hdr.closed.Store(1) // pairs with the load in outLink.disconnectReason, after the hang-up
 		it.dropLink(l)
 	}
 	it.in, it.fresh = nil, nil

@@ -10,7 +10,7 @@ import (
 // reads no clock. No timer runs while no time is set.
 type Alarm struct {
 	e         *Engine
-	due       atomic.Bool // stored by the timer's goroutine; pairs with the load in progressAll
+	due       atomic.Bool // stored by the timer's goroutine; pairs with the load in Engine.runAll
 	timer     *time.Timer // nil before the first Set
 	armed     bool
 	postponed bool          // the alarm fired while the worker made no progress, and was postponed
