@@ -1,5 +1,5 @@
-// Package handover measures what it takes on this machine to move bytes from one process to
-// another one whose processors share its memory: by the processors, and by the kernel.
+// Package handover measures the cost of passing bytes between two processes of this machine: by
+// copies of their CPUs through shared memory, and by the kernel.
 package handover
 
 import (
@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Costs are what moving bytes takes that another CPU has written.
+// Costs are the costs of passing bytes that another CPU has written.
 //
-// Pass contains the transfer of each cache line from CPU to CPU twice: a ring is written anew for each
-// message. Read and Kernel contain it in the first copy of the data only, and are measured without: data
-// that is sent again has been read before, and a sender of new data pays as much for a copy into a ring
-// as the receiver for the first copy.
+// Pass includes two transfers of each cache line between the CPUs, because the sender writes the ring again for each
+// message. Read and Kernel do not include such transfers: they are measured without the first copy of new data. Data that
+// is sent again is already in the receiver's cache. With new data, the first copy costs the receiver as much as a copy
+// into a ring costs the sender.
 type Costs struct {
-	Read   uint64        // bytes per second of a copy by the CPU that needs them
-	Pass   uint64        // bytes per second through a ring of segments, into which one processor copies while another one copies out
-	Line   time.Duration // until a CPU that polls a word sees what another CPU has stored there
-	Call   time.Duration // of a transfer by the kernel (cross-memory attach), whatever its length
-	Kernel uint64        // bytes per second of that; 0: it is forbidden here
-	// Measured is false for costs that are assumed: there is no second processor for this process,
+	Read   uint64        // bytes per second of a copy by the CPU that needs the data
+	Pass   uint64        // bytes per second through a ring of segments: one CPU copies into it while another one copies out of it
+	Line   time.Duration // time from a store of one CPU until another CPU that polls the word loads the value
+	Call   time.Duration // duration of a transfer by the kernel (cross-memory attach) of 0 bytes
+	Kernel uint64        // bytes per second of such a transfer, without Call; 0: the kernel forbids it
+	// Measured is false for assumed costs: there is no second CPU for this process,
 	// none was free in time, or the clock is too coarse.
 	Measured bool
 }
@@ -31,14 +31,14 @@ func Measure() Costs { return measured() }
 
 var measured = sync.OnceValue(func() Costs { return measure(time.Now, Limit) })
 
-// Limit is how long Measure may take. On a machine with more runnable threads than CPUs the second
-// goroutine waits for time slices of other threads first. Of 40 processes beside three busy loops on two CPUs
-// 26 measured the costs, and 4 with a limit of 1 ms.
+// Limit is the maximum duration of Measure. On a machine with more runnable threads than CPUs the second
+// goroutine first waits for time slices of other threads. With three busy loops on two CPUs 26 of 40 processes
+// measured the costs, and with a limit of 1 ms only 4.
 const Limit = 50 * time.Millisecond
 
-// assumed are costs in the middle between two machines: one whose processors share a cache (Pass
-// 25 GB/s, Kernel 16 GB/s), and a virtual one (2.5 and 6 GB/s). Whatever the machine, what is chosen by
-// them is not worse than the best by more than these are apart. See experiment 0070 in docs/perf.
+// assumed returns costs in the middle between two machines: one whose CPUs share a cache (Pass
+// 25 GB/s, Kernel 16 GB/s), and a virtual one (2.5 and 6 GB/s). On any of these machines, a protocol that is chosen by them
+// is slower than the best one by at most the ratio of these costs. See experiment 0070 in docs/perf.
 func assumed() Costs {
 	return Costs{Read: 20e9, Pass: 8e9, Line: 130 * time.Nanosecond, Call: 1200 * time.Nanosecond, Kernel: 10e9}
 }

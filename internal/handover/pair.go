@@ -9,31 +9,31 @@ import (
 	"github.com/gucx/gucx/internal/cma"
 )
 
-// What is measured, in bytes. Transfers of two lengths tell the call from the bytes. What is passed
-// fills the ring several times, so that the writer finds segments that are in the reader's cache,
-// as in a connection that is in use.
+// Lengths of measurements in bytes, and their numbers. Transfers of two lengths, few and block, give both the cost of a
+// call and the cost per byte. The passed bytes fill the ring several times, so that segments are in the reader's cache when
+// they are written again, as in a connection that is in use.
 const (
 	block   = 64 << 10
 	few     = 4 << 10
 	segment = 8 << 10
 	ring    = 4 * segment
 	passed  = 128 << 10
-	runs    = 5 // at most: the least time of each measurement counts
-	copies  = 2 // of what the other CPU has written, in a run
+	runs    = 5 // maximum number of runs; the least time of each measurement counts
+	copies  = 2 // copies in a run of data that the other CPU has written
 	bounces = 32
 )
 
-// job is what the other processor does.
+// job is a task of the other goroutine.
 type job uint32
 
 const (
-	write job = iota // src
-	feed             // passed bytes into the ring
-	echo             // bounces
-	leave            // for good
+	write job = iota // write src
+	feed             // copy passed bytes into the ring
+	echo             // return numbers
+	leave            // return from serve
 )
 
-// shared is a word that both processors poll, alone in the lines that they fetch together.
+// shared is a word that both CPUs poll. No other data is in its pair of cache lines, which a CPU may fetch together.
 type shared struct {
 	_ [128]byte
 	v atomic.Uint64
@@ -47,17 +47,17 @@ type pair struct {
 
 	src, dst, own, ring []byte
 
-	ordered, done shared // jobs, counted; the number is above the job
-	fed, taken    shared // segments of a feed
+	ordered, done shared // number of the last job that was ordered, with the job in the lowest jobBits; number of the last one done
+	fed, taken    shared // number of segments of a feed that were written, and that were read
 }
 
-// jobBits are those of a job in pair.ordered.
+// jobBits is the number of bits of the job in pair.ordered.
 const jobBits = 8
 
-// least are the shortest times of each measurement; 0: there is none.
+// least has the shortest time of each measurement; 0: there is none.
 type least struct{ read, pass, few, block, echo time.Duration }
 
-// measure does as many runs as there is time for.
+// measure does up to runs runs within the limit.
 func measure(now func() time.Time, limit time.Duration) Costs {
 	if runtime.GOMAXPROCS(0) < 2 || runtime.NumCPU() < 2 {
 		return assumed()
@@ -76,7 +76,7 @@ func measure(now func() time.Time, limit time.Duration) Costs {
 func newPair(now func() time.Time, limit time.Duration) *pair {
 	p := &pair{now: now, deadline: now().Add(limit),
 		src: make([]byte, block), dst: make([]byte, block), own: make([]byte, block), ring: make([]byte, ring)}
-	for _, b := range [][]byte{p.src, p.dst, p.own, p.ring} { // every page is there
+	for _, b := range [][]byte{p.src, p.dst, p.own, p.ring} { // so that every page exists
 		for i := 0; i < len(b); i += few {
 			b[i] = 1
 		}
@@ -85,8 +85,8 @@ func newPair(now func() time.Time, limit time.Duration) *pair {
 	return p
 }
 
-// run measures everything once. It reports false when the time is over. What another CPU has written
-// is copied again after the first copy: see Costs.
+// run measures everything once. It returns false if the limit was reached. It copies data that the other CPU has written
+// twice: see Costs.
 func (p *pair) run(l *least) bool {
 	if !p.do(write) {
 		return false
@@ -103,7 +103,7 @@ func (p *pair) run(l *least) bool {
 	return p.time(&l.echo, p.bounce) && p.time(&l.pass, p.drain)
 }
 
-// time keeps the time of f if that reports true and it is the shortest so far.
+// time measures f, and stores the duration in at if f returns true and the duration is the shortest so far.
 func (p *pair) time(at *time.Duration, f func() bool) bool {
 	start := p.now()
 	if !f() {
@@ -115,23 +115,23 @@ func (p *pair) time(at *time.Duration, f func() bool) bool {
 	return true
 }
 
-// order gives the other goroutine a job.
+// order orders a job from the other goroutine, and returns its number.
 func (p *pair) order(j job) uint64 {
 	n := p.ordered.v.Load()>>jobBits + 1
 	p.ordered.v.Store(n<<jobBits | uint64(j))
 	return n
 }
 
-// do has the other goroutine do a job, and reports false when the time is over.
+// do orders a job and waits until it is done; false if the limit was reached.
 func (p *pair) do(j job) bool {
 	n := p.order(j)
 	return p.until(func() bool { return p.done.v.Load() == n })
 }
 
-// until polls, and reports false when the time is over. It does not yield: the other goroutine
-// would run on this processor, which hands nothing over to itself.
+// until polls done; false if the limit was reached. It does not yield: otherwise the other goroutine
+// might run on this CPU, and no byte would pass between CPUs.
 func (p *pair) until(done func() bool) bool {
-	const perLook = 64 // polls for a look at the clock
+	const perLook = 64 // polls for each reading of the clock
 	for n := 0; n%perLook != 0 || !p.now().After(p.deadline); n++ {
 		if done() {
 			return true
@@ -140,7 +140,7 @@ func (p *pair) until(done func() bool) bool {
 	return false
 }
 
-// bounce sends a number to the other goroutine and waits until it has come back, bounces times.
+// bounce sends a number to the other goroutine and waits until it is returned, bounces times.
 func (p *pair) bounce() bool {
 	p.fed.v.Store(0)
 	p.taken.v.Store(0)
@@ -169,15 +169,15 @@ func (p *pair) drain() bool {
 	return p.until(func() bool { return p.done.v.Load() == n })
 }
 
-// part is the k-th segment, counted around.
+// part returns segment k of a ring, modulo its length.
 func part(b []byte, k uint64) []byte {
 	at := int(k) * segment % len(b)
 	return b[at : at+segment]
 }
 
-// serve is the other goroutine. It does each job that it finds; one that was not done in time is
-// given up with the next. Nobody waits until it has left: on a machine that is busy it may not have
-// begun.
+// serve is the other goroutine. It does the latest ordered job, and abandons a job when another one is
+// ordered. The caller of Measure does not wait until serve has returned, because on a busy machine it may not have
+// started yet.
 func (p *pair) serve() {
 	for last := uint64(0); ; runtime.Gosched() {
 		o := p.ordered.v.Load()
@@ -199,11 +199,11 @@ func (p *pair) serve() {
 	}
 }
 
-// perYield is how many polls go by between two yields of a feed: a garbage collection may wait for
-// it, and the one who drains for the collection.
+// perYield is the number of polls between two yields of feed and echo: a garbage collection may wait for
+// this goroutine, and the measuring goroutine for the garbage collection.
 const perYield = 1 << 10
 
-// echo sends numbers back, until another job is ordered.
+// echo returns numbers, until another job is ordered.
 func (p *pair) echo(o uint64) {
 	for k := range uint64(bounces) {
 		for n := 1; p.fed.v.Load() <= k; n++ {
@@ -234,13 +234,13 @@ func (p *pair) feed(o uint64) {
 	}
 }
 
-// costs are what the times come to; assumed ones if one is missing that there is on any machine.
+// costs returns the costs by the measured times; assumed costs if a time is missing that every machine can measure.
 func (l least) costs() Costs {
 	if l.read == 0 || l.pass == 0 || l.echo == 0 {
 		return assumed()
 	}
 	c := Costs{Read: bulk.Rate(block, l.read), Pass: bulk.Rate(passed, l.pass), Line: max(l.echo/(2*bounces), 1), Measured: true}
-	if l.few == 0 { // the kernel does not do it
+	if l.few == 0 { // the kernel forbids it
 		return c
 	}
 	more := l.block - l.few

@@ -1,5 +1,5 @@
-// Package preface has the first bytes of a data connection that comes in at the listening socket of a
-// Listener: they name the iface of a transport that takes the connection over. docs/wire.md, "Preface".
+// Package preface has the first bytes of a data connection to the listening socket of a
+// Listener. They contain the id of the iface of a transport that adopts the connection. docs/wire.md, "Preface".
 package preface
 
 import (
@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// Len is the length of a preface in bytes. MagicLen is how many bytes IsMagic looks at.
+// Len is the length of a preface in bytes. MagicLen is the number of bytes that IsMagic checks.
 const (
 	Len      = 16
 	MagicLen = 4
@@ -23,7 +23,7 @@ const (
 	offID      = 8 // u64: not 0
 )
 
-// ErrMalformed says that the bytes are no preface of this version.
+// ErrMalformed: the bytes are not a preface of this version.
 var ErrMalformed = errors.New("it began with a malformed preface, or with one of another version")
 
 // IsMagic reports whether a connection that begins with these bytes begins with a preface.
@@ -37,7 +37,7 @@ func Append(b []byte, id uint64) []byte {
 	return binary.LittleEndian.AppendUint64(b, id)
 }
 
-// Parse returns the id in a preface, which may come from an untrusted peer. ErrMalformed.
+// Parse returns the id in a preface, which may come from an untrusted peer. Error: ErrMalformed.
 func Parse(b [Len]byte) (id uint64, err error) {
 	id = binary.LittleEndian.Uint64(b[offID:])
 	if !IsMagic([MagicLen]byte(b[:])) || binary.LittleEndian.Uint16(b[offVersion:]) != version ||

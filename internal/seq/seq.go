@@ -1,9 +1,9 @@
 // Package seq has serial numbers that wrap: 16 and 32 bits for the packet numbers
 // of gucx's own headers.
 //
-// Comparison is that of RFC 1982: a is before b if going up from a reaches b in
+// Comparison is that of RFC 1982: a is before b if counting up from a reaches b in
 // less than half the number space. Two numbers exactly half the space apart are
-// not ordered: neither Less holds, and Diff is negative both ways. A window of
+// not ordered: Less is false in both directions, and Diff is negative. A window of
 // outstanding numbers must therefore be smaller than half the space.
 package seq
 
@@ -16,7 +16,7 @@ func (a U16) Add(n int) U16 { return a + U16(n) }
 // Next is Add(1).
 func (a U16) Next() U16 { return a + 1 }
 
-// Diff is how far a is ahead of b: in [-1<<15, 1<<15).
+// Diff returns the distance by which a is ahead of b: in [-1<<15, 1<<15).
 func (a U16) Diff(b U16) int { return int(int16(a - b)) }
 
 // Less says whether a comes before b.

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// window is how many operations an endpoint has in flight. As many of the longest,
-	// with what the kernel adds to each, fit into the buffer of a socket
-	// (net.core.wmem_default, 208 KiB), and so do their answers.
+	// window is the maximum number of operations of an endpoint in flight. That many operations of maximum length,
+	// with the overhead of the kernel for each, fit into the buffer of a socket
+	// (net.core.wmem_default, 208 KiB), and so do their replies.
 	window    = 16
 	headerLen = 24
 	maxData   = 7 << 10 // bytes behind a header
 )
 
-// Kinds of messages, as they are on the wire.
+// Types of messages on the wire.
 const (
 	// Operations: number is the id of the handler of an AM and the length of a get; put
 	// and get have key and address; flush has nothing.
 	kindAM, kindPut, kindGet, kindFlush = 1, 2, 3, 4
-	// Answers: done has the data of a get; refused is the last one of the connection. Bye
-	// answers nothing, the target's iface closes.
+	// Replies: done has the data of a get; refused is the last message of the connection. Bye
+	// is not a reply: the target's iface closes.
 	kindDone, kindRefused, kindBye = 5, 6, 7
 )
 
-// message is a header and data behind it.
+// message is a header and the data after it.
 type message []byte
 
 func (m message) kind() uint32   { return binary.LittleEndian.Uint32(m) }
@@ -55,7 +55,7 @@ func (c *conn) send(kind, number uint32, key uct.RKey, raddr uint64, n int) {
 	binary.LittleEndian.PutUint64(c.out[8:], uint64(key))
 	binary.LittleEndian.PutUint64(c.out[16:], raddr)
 	if unix.Send(c.fd, c.out[:headerLen+n], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != nil {
-		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR) // what has come can be read, then it is lost
+		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR) // messages that have arrived can be read; then the connection fails
 	}
 }
 
@@ -72,7 +72,7 @@ type inbound struct{ conn }
 
 func (in *inbound) handleClose() { in.close() }
 
-// handle does what a peer asks for, and answers.
+// handle executes an operation of a peer, and replies.
 func (in *inbound) handle(m message) {
 	n, ok := 0, true
 	switch m.kind() {
@@ -102,15 +102,15 @@ type endpoint struct {
 	base.NoGetZcopy
 	conn
 	pending    base.PendingQueue
-	sent, done uint64         // operations; of these, ended
+	sent, done uint64         // numbers of operations that were posted, and that are complete
 	ops        [window]flight // by the number of the operation
-	refusal    error          // why nothing can be posted any more
+	refusal    error          // error of further posts; nil if the EP has not failed
 }
 
-// flight is what is to be done when an operation ends.
+// flight is an operation in flight.
 type flight struct {
-	comp *uct.Completion // nil: nothing
-	get  []byte          // takes the data of the answer
+	comp *uct.Completion // may be nil
+	get  []byte          // receives the data of the reply
 }
 
 func (i *iface) NewEP(p uct.EPParams) (uct.EP, error) {
@@ -132,7 +132,7 @@ func (i *iface) NewEP(p uct.EPParams) (uct.EP, error) {
 }
 
 func (e *endpoint) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e} }
-func (e *endpoint) Fence() error  { return nil } // the connection keeps its order
+func (e *endpoint) Fence() error  { return nil } // a connection preserves the order
 
 func (e *endpoint) Close() error {
 	if e.i.eps.Remove(e) {
@@ -141,7 +141,7 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// closeSocket closes the socket and completes what is in flight.
+// closeSocket closes the socket and completes the operations in flight.
 func (e *endpoint) closeSocket(refusal error, st ucs.Status) {
 	e.refusal = refusal
 	e.close()
@@ -150,7 +150,7 @@ func (e *endpoint) closeSocket(refusal error, st ucs.Status) {
 	}
 }
 
-// finish ends the oldest operation in flight.
+// finish completes the oldest operation in flight.
 func (e *endpoint) finish(st ucs.Status) {
 	c := e.ops[e.done%window].comp
 	e.done++
@@ -159,7 +159,7 @@ func (e *endpoint) finish(st ucs.Status) {
 	}
 }
 
-// fail ends the EP from Progress.
+// fail fails the EP. Progress calls it.
 func (e *endpoint) fail(st ucs.Status) {
 	err := fail("use connection", st.Err())
 	e.closeSocket(ucs.EPFailed(err), st)
@@ -168,7 +168,7 @@ func (e *endpoint) fail(st ucs.Status) {
 
 func (e *endpoint) handleClose() { e.fail(ucs.StatusConnReset) }
 
-// handle takes a message of the target.
+// handle handles a message of the target.
 func (e *endpoint) handle(m message) {
 	switch f := &e.ops[e.done%window]; {
 	case m.kind() == kindRefused:
@@ -183,7 +183,7 @@ func (e *endpoint) handle(m message) {
 	}
 }
 
-// check says why an operation with n bytes of data cannot be posted now.
+// check returns the error of an operation with n bytes of data that cannot be posted now.
 func (e *endpoint) check(kind, number uint32, n int) error {
 	switch {
 	case kind == kindAM && number > uct.MaxAMID:

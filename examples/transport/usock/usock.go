@@ -1,17 +1,17 @@
 // Package usock is an example of a transport: active messages, put and get between
-// processes of a host, over unix sockets. It is written to be read; package sm is what
-// programs use.
+// processes of a host, over unix sockets. It is written to be short; for programs
+// there is package sm.
 //
 // An iface listens on an abstract socket. An endpoint is a connection to it, of type
-// SOCK_SEQPACKET, which keeps the bounds of messages: one system call sends an
-// operation, another one its answer. The target executes what has come, in order, when
-// its iface progresses. An endpoint has at most window operations in flight, which always
-// fit into the buffers of the socket, so that nothing ever waits to be sent.
+// SOCK_SEQPACKET, which preserves the boundaries of messages: one system call sends an
+// operation, another one its reply. The target executes the operations in the order of arrival, when
+// its iface makes progress. An endpoint has at most window operations in flight, which always
+// fit into the buffers of the socket, so that no message waits to be sent.
 //
 //	domain    memory by key
 //	iface     epoll descriptor, listening socket, the connections by descriptor
 //	endpoint  a connection, and the operations in flight
-//	inbound   the target's end of one
+//	inbound   the target's end of a connection
 package usock
 
 import (
@@ -42,8 +42,8 @@ type component struct{}
 func (component) Name() string                   { return Name }
 func (component) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name: Name}}, nil }
 
-// OpenMD opens the one domain. What of the host cannot be read makes hosts look alike:
-// connecting to another one fails then.
+// OpenMD opens the only domain. If the identity of the host cannot be read, hosts are not
+// distinguished: connecting to another host fails then.
 func (component) OpenMD(name string) (uct.MD, error) {
 	if name != Name {
 		return nil, fail("open domain "+name, uct.ErrInvalidParam)
@@ -53,7 +53,7 @@ func (component) OpenMD(name string) (uct.MD, error) {
 	return &domain{host: uint64(crc32.ChecksumIEEE(append(boot, network...)))}, nil
 }
 
-// fail is the error of an operation of the control path.
+// fail returns the error of an operation of the control path.
 func fail(op string, err error) error { return &ucs.OpError{TL: Name, Op: op, Err: err} }
 
 // addrLen is the length of each address in bytes: they are numbers.
@@ -61,7 +61,7 @@ const addrLen = 8
 
 func appendAddr(b []byte, addr uint64) []byte { return binary.LittleEndian.AppendUint64(b, addr) }
 
-// parseAddr reads what appendAddr wrote, or anybody else.
+// parseAddr reads an address of appendAddr. It may come from an untrusted peer.
 func parseAddr(b []byte) (addr uint64, ok bool) {
 	if len(b) != addrLen {
 		return 0, false
@@ -103,7 +103,7 @@ type iface struct {
 
 // connUser is one side of a connection.
 type connUser interface {
-	handle(m message) // lent
+	handle(m message) // m is valid until handle returns
 	handleClose()     // the peer has closed the connection
 }
 
@@ -131,19 +131,19 @@ func newSocket() (int, error) {
 	return unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }
 
-// abstract is the address of an iface; the @ stands for a zero byte.
+// abstract returns the address of an iface; the @ is a zero byte.
 func abstract(name uint64) *unix.SockaddrUnix {
 	return &unix.SockaddrUnix{Name: fmt.Sprintf("@gucx-usock-%016x", name)}
 }
 
-// poll has Progress look at fd until it is closed.
+// poll makes Progress poll fd until it is closed.
 func (i *iface) poll(fd int, e connUser) error {
 	i.conns = append(i.conns, make([]connUser, max(0, fd+1-len(i.conns)))...)
 	i.conns[fd] = e
 	return unix.EpollCtl(i.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-// accept takes the connections of processes of the same user.
+// accept accepts the connections of processes of the same user.
 func (i *iface) accept() {
 	for {
 		fd, _, err := unix.Accept4(i.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -182,7 +182,7 @@ func (i *iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	return ok && host == i.d.host && (ok2 || ifaceAddr == nil), "not an address on this host and network"
 }
 
-// Progress takes one message of each connection that has one.
+// Progress handles one message of each connection that has one.
 func (i *iface) Progress() int {
 	n, _ := unix.EpollWait(i.epoll, i.events[:], 0)
 	for k := range n {
@@ -203,7 +203,7 @@ func (i *iface) receive(fd int, e connUser) {
 	switch n, err := unix.Read(fd, i.in); {
 	case n >= headerLen:
 		e.handle(i.in[:n])
-	case err == unix.EAGAIN, err == unix.ECONNRESET: // the latter once, before what can still be read
+	case err == unix.EAGAIN, err == unix.ECONNRESET: // ECONNRESET is returned once, before messages that can still be read
 	default:
 		e.handleClose()
 	}
@@ -218,7 +218,7 @@ func (i *iface) Arm(uct.Events) error {
 	return nil
 }
 
-func (i *iface) Fence() error { return nil } // each connection keeps its order
+func (i *iface) Fence() error { return nil } // each connection preserves the order
 
 func (i *iface) Flush(c *uct.Completion) (pending bool, err error) {
 	busy := 0
@@ -248,7 +248,7 @@ func (i *iface) Close() error {
 	for i.eps.Len() > 0 {
 		_ = i.eps.All()[0].Close()
 	}
-	i.accept() // so that who has connected just now is told as well
+	i.accept() // peers that have connected in the meantime get bye too
 	for _, e := range i.conns {
 		if in, ok := e.(*inbound); ok {
 			in.send(kindBye, 0, 0, 0, 0)
