@@ -10,55 +10,55 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Harness is what a transport tells the suite about itself. OpenMD and Transport
-// are required; the suite does the rest through the contract.
+// Harness describes a transport to the suite. OpenMD and Transport
+// are required.
 type Harness struct {
-	// OpenMD opens a memory domain of its own on every call; the suite closes it.
+	// OpenMD opens a new memory domain on every call; the suite closes it.
 	OpenMD func() (uct.MD, error)
 	// SharedMD makes both ifaces of a pair share one memory domain, for a
-	// transport or fabric that stays inside a device. Otherwise each side has its
+	// transport or fabric within a device. Otherwise each side has its
 	// own.
 	SharedMD bool
-	// Transport names what to open. Device may be empty: the first that the MD
+	// Transport and Device are the resource to open. If Device is empty, it is the first one that the MD
 	// lists for Transport.
 	Transport, Device string
-	// Config makes IfaceParams.Config from the queue depths that a check asks
-	// for. nil opens ifaces without configuration.
+	// Config makes IfaceParams.Config from the options of a check, such as
+	// queue depths. With nil, ifaces are opened without configuration.
 	Config func(o Options) any
 	// StartPeer starts another process (see [ExecPeer]) that has opened the same
 	// transport. nil if a peer cannot be in another process; checks that need
 	// one are then skipped.
 	StartPeer func() (*Peer, error)
-	// OneSided is set when put, get, atomics and their flush complete while the
+	// OneSided means that put, get, atomics and their flush complete while the
 	// target's process is stopped.
 	OneSided bool
-	// OneSidedAM is set when active messages, as many as the target has room for, and
-	// their flush complete while the target's process is stopped too.
+	// OneSidedAM means that active messages, as many as the target has room for, and
+	// their flush complete while the target's process is stopped.
 	OneSidedAM bool
-	// OneGoroutine is set when ifaces that send messages to each other must be
-	// driven by the same goroutine; the check that sends from another is then
-	// skipped. Atomics are tried by many goroutines all the same.
+	// OneGoroutine means that the same goroutine must drive ifaces that send messages to each other.
+	// The check that sends from another goroutine is then
+	// skipped. Atomics are nevertheless checked with many goroutines.
 	OneGoroutine bool
-	// Engine is set when goroutines outside the transport's control move the bytes,
+	// Engine means that goroutines outside the transport's control transfer the data,
 	// such as those of crypto/tls, which allocate. The check of allocations, which
 	// counts those of the whole process, is then skipped, and the longest loops are
-	// cut, since each operation waits for several goroutines.
+	// shorter, because each operation waits for several goroutines.
 	Engine bool
-	// Except names checks, or groups of them ("revoke"), that are left out, for a run of the suite that adds to
+	// Except lists checks, or groups of them ("revoke"), to omit, for a run of the suite in addition to
 	// another one over the same transport.
 	Except []string
-	// Budget is the number of idle rounds of Progress after which the suite says
-	// that nothing will happen any more. Events that wait for a timer or the kernel
-	// (a peer's death) get 8 times as many. 0 means 1<<20, and not before 30 s have passed,
-	// since other threads may be at work on a busy machine. A wait in which something happens
-	// in each round ends after 64 times Budget rounds. After the first check that fails, the
-	// waits of the others end by their rounds only, within seconds, so that a transport with
-	// many faults has its report before the time limit of go test.
+	// Budget is the number of consecutive idle rounds of Progress after which a wait
+	// fails. Waits for a timer or the kernel
+	// (a peer's death) have 8 times as many. 0 means 1<<20 rounds and at least 30 s,
+	// because other threads may have work to do on a busy machine. A wait without idle rounds
+	// fails after 64 times Budget rounds. After the first check that fails, there is no minimum time, so that
+	// waits of later checks fail within seconds, and the report for a transport with
+	// many faults is complete before the time limit of go test.
 	Budget int
-	// EventTimeout is how long an armed event may take to show; 0 means 30 s, which only a
-	// lost one takes, and 1 s after the first check that fails.
+	// EventTimeout is the maximum time until an armed event is raised. 0 means 30 s, and 1 s after the first check that
+	// fails.
 	EventTimeout time.Duration
-	// Watchdog is when a check that has not ended fails, alone: it is abandoned, and the
+	// Watchdog is the time after which a check that has not returned fails; then the
 	// next one runs. 0 means testenv.Watchdog.
 	Watchdog time.Duration
 
@@ -68,12 +68,12 @@ type Harness struct {
 // Options are the properties of an iface that checks vary.
 type Options struct {
 	// TxDepth and RxDepth are the lengths of the send and receive queues in
-	// messages. The suite asks for tiny ones; a transport rounds up to what it
-	// can do. 0 means the transport's default.
+	// messages. The suite uses very short queues; a transport rounds up to its minimum.
+	// 0 means the transport's default.
 	TxDepth, RxDepth int
-	// PeerDies: the check kills its peer and waits until the transport finds out. One
-	// that only time tells may take a short time for this check, and a long one for the
-	// others, whose peers live and may be slow.
+	// PeerDies means that the check kills its peer and waits until the transport detects it. A transport
+	// that detects it by a timeout should have a short timeout for this check, and a long one for the
+	// others, whose peers are alive and may be slow.
 	PeerDies bool
 }
 
@@ -97,7 +97,7 @@ const (
 	shortEvent      = time.Second
 )
 
-// watchdog is how long a check may take.
+// watchdog returns the maximum duration of a check.
 func (h *Harness) watchdog() time.Duration {
 	if h.Watchdog > 0 {
 		return h.Watchdog
@@ -105,7 +105,7 @@ func (h *Harness) watchdog() time.Duration {
 	return defaultWatchdog
 }
 
-// eventTimeout in milliseconds, as poll takes it.
+// eventTimeout returns the timeout for poll(2), in milliseconds.
 func (h *Harness) eventTimeout() int {
 	if h.EventTimeout > 0 {
 		return int(h.EventTimeout.Milliseconds())
@@ -116,13 +116,13 @@ func (h *Harness) eventTimeout() int {
 	return int(defaultEvent.Milliseconds())
 }
 
-// leavesOut reports whether a check is left out.
+// leavesOut reports whether a check is omitted.
 func (h *Harness) leavesOut(name string) bool {
 	group, _, _ := strings.Cut(name, "/")
 	return slices.Contains(h.Except, name) || slices.Contains(h.Except, group)
 }
 
-// rounds is how many rounds of n a loop over many operations makes.
+// rounds returns the number of rounds of a loop of n rounds over many operations.
 func (h *Harness) rounds(n int) int {
 	if h.Engine {
 		n /= 10
@@ -130,7 +130,7 @@ func (h *Harness) rounds(n int) int {
 	return testenv.Rounds(n, 10*n)
 }
 
-// patienceTime is the least time that idle rounds are given, until a check has failed.
+// patienceTime is the minimum duration of the idle rounds of a wait that fails, until a check has failed.
 const patienceTime = 30 * time.Second
 
 // patience counts the rounds of a wait.
@@ -150,7 +150,7 @@ func (h *Harness) patience(times int) patience {
 	return w
 }
 
-// spent counts a round that did n things and reports whether to give up.
+// spent counts a round in which n events happened, and reports whether the wait has failed.
 func (w *patience) spent(n int) bool {
 	if n > 0 {
 		w.idle, w.limit = 0, time.Time{}
@@ -170,17 +170,17 @@ func (w *patience) spent(n int) bool {
 // yield lets other goroutines run.
 func (w *patience) yield() { yieldIdle(w.idle) }
 
-// idleYields is how many idle rounds follow each other before a pause, which is idlePause or
+// idleYields is the number of consecutive idle rounds before a pause of idlePause or
 // longer.
 const (
 	idleYields = 64
 	idlePause  = 20 * time.Microsecond
 )
 
-// yieldIdle lets other goroutines run after the idle round that has that number. As long as
-// a goroutine is ready for each processor the runtime does not look for what has come by
-// descriptors, which wakes a device's goroutine: sysmon does so, every 10 ms. So now and then
-// there is a pause, which also gives the processor to other processes, such as the peer.
+// yieldIdle yields after the idle round with this number. While each CPU has a ready goroutine,
+// the runtime polls descriptors, whose events wake a device's goroutine, only every 10 ms, by sysmon.
+// So yieldIdle pauses from time to time, in which other processes, such as the peer, can use the
+// CPU too.
 func yieldIdle(number int) {
 	if number%idleYields == idleYields-1 {
 		time.Sleep(idlePause)

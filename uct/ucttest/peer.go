@@ -138,8 +138,8 @@ func (c *process) Kill() error {
 	return c.cmd.Process.Kill()
 }
 
-// Stop returns when all threads stand still: the one that is to tell the others may wait
-// for a processor, while another one has one.
+// Stop returns when all threads are stopped. After the signal a thread may still run until the kernel has
+// stopped it.
 func (c *process) Stop() error {
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err

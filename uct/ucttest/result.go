@@ -47,8 +47,8 @@ func (v *Result) report(t testing.TB) {
 	}
 }
 
-// maxHung is how many checks may hang before the rest is left out: each takes the
-// time of the watchdog, and a processor if it spins.
+// maxHung is the number of checks that may hang before the suite omits the rest: each lasts as long as
+// the watchdog permits, and uses a CPU if it spins.
 const maxHung = 3
 
 // session runs checks one after the other.

@@ -68,7 +68,7 @@ func (p *pair) parallel(t checkT, all []*sender, work func(i int, s *sender) boo
 }
 
 // drive progresses until cond holds; false if it never does. It yields after every
-// step, so that senders take turns also on one processor.
+// step, so that senders take turns also on one CPU.
 func (s *sender) drive(cond func() bool) bool {
 	w := s.h.patience(timerBudget)
 	for !cond() {
