@@ -270,6 +270,6 @@ func (x *crossoverFlags) conditions(ctx context.Context, err error) crossoverCon
 func (c crossoverConditions) lines() []string {
 	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", c.Machine, c.Machine.GOMAXPROCS),
-		fmt.Sprintf("gucx %s; processors %v; %d messages of each protocol in %d rounds; limit %.0f %%", c.Commit, c.CPUs, c.Iterations, c.Rounds, c.LimitPct),
+		fmt.Sprintf("gucx %s; CPUs %v; %d messages of each protocol in %d rounds; limit %.0f %%", c.Commit, c.CPUs, c.Iterations, c.Rounds, c.LimitPct),
 	}, c.Lines()...)
 }

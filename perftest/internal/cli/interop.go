@@ -148,7 +148,7 @@ func (c ucxConditions) lines() []string {
 	s := c.Study
 	where := "nothing is pinned"
 	if len(s.CPUs) == 2 {
-		where = "processors " + strconv.Itoa(s.CPUs[0]) + " and " + strconv.Itoa(s.CPUs[1])
+		where = "CPUs " + strconv.Itoa(s.CPUs[0]) + " and " + strconv.Itoa(s.CPUs[1])
 	}
 	return append([]string{
 		c.Machine.String(),

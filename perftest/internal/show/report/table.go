@@ -86,13 +86,13 @@ func heading(run result.Run) string {
 	m, c, s := run.Machine, run.Clock, run.Settings
 	lines := []string{
 		fmt.Sprintf("%s, GOMAXPROCS %d, GOGC %s", m, m.GOMAXPROCS, m.GOGC),
-		fmt.Sprintf("gucx %s; device %s, transport %s%s%s, processors %s", run.Commit, s.Device, s.Transport,
-			optional(", fabric ", s.Fabric), optional(", variant ", s.Variant), processors(s.CPUs)),
-		fmt.Sprintf("%d iterations in %d rounds, warm-up %d, window %d; clock %s, resolution %.2f ns, cost %.1f ns (taken off)",
+		fmt.Sprintf("gucx %s; device %s, transport %s%s%s, CPUs %s", run.Commit, s.Device, s.Transport,
+			optional(", fabric ", s.Fabric), optional(", variant ", s.Variant), cpuList(s.CPUs)),
+		fmt.Sprintf("%d iterations in %d rounds, warm-up %d, window %d; clock %s, resolution %.2f ns, cost %.1f ns (subtracted)",
 			s.Iterations, s.Rounds, s.Warmup, s.Window, c.Source, c.ResolutionNS, c.CostNS),
 	}
 	if m.ProbeNS > 0 {
-		lines = append(lines, fmt.Sprintf("a cache line goes from one processor to the other in %.0f ns", m.ProbeNS))
+		lines = append(lines, fmt.Sprintf("the CPUs exchange a cache line in %.0f ns", m.ProbeNS))
 	}
 	if text := memoryText[s.Memory]; text != "" {
 		lines = append(lines, text)
@@ -120,7 +120,8 @@ func optional(name, value string) string {
 	return name + value
 }
 
-func processors(cpus []int) string {
+// cpuList returns the CPUs of initiator and target, or "not pinned".
+func cpuList(cpus []int) string {
 	if len(cpus) == 0 {
 		return "not pinned"
 	}
@@ -129,9 +130,9 @@ func processors(cpus []int) string {
 
 const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 and others are of Total.\n" +
 	"Total = Post + Flush = until complete at the target; in a ping-pong (am_lat, put_pp) half of that.\n" +
-	"Mean: a loop without clock readings in it, median over rounds.\n" +
+	"Mean: a loop without clock readings, median over rounds.\n" +
 	"+ns and +%: what the layer adds to the Mean of the layer above it in the table.\n" +
-	"Sentences have the interval of 95 % in brackets, and leave out differences whose interval contains 0."
+	"The lines below have the 95 % interval in brackets, and omit differences whose interval contains 0."
 
 // legendOf returns the legend of a table of layers, of which some may be variants of ucp.
 func legendOf(layers []string) string {

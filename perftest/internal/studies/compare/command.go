@@ -34,25 +34,25 @@ type options struct {
 }
 
 const longHelp = `Compare with UCX: run ucx_perftest (package ` + ucxPackage + `) and this
-perftest in turns, on the same two processors, for the same test, size and data
-layout. Layout "ucp" is UCP on both sides, UCX's restricted by UCX_TLS to what
---list names.
+perftest in turns, on the same two CPUs, for the same test, size and data
+layout. Layout "ucp" is UCP on both sides; UCX uses the UCX_TLS that --list
+prints.
 
-Each pair of runs is measured with a probe before, between and after: how long
-a cache line takes from one processor to the other. A pair counts where its own
-probes agree within a factor of 1.5; they also tell whether the processors are
-near each other (--near) or far, and each of the two has a row of its own.
-Pairs are run until one row has --rounds of them, at most three times as many;
-where none counts, the row is called "moved" and has those that do not. Figures
-are medians. The ratio is ours over UCX's, the median over pairs: of times, one
-way for ping-pongs, it should be small, of rates and bandwidths large. What
-runs on the other hardware threads of the cores can halve the speed for
-seconds; the ratio of the best run of each side (Best) feels least of it.
+Before, between and after the two runs of a pair, a probe measures the time to
+exchange a cache line between the two CPUs. A pair counts if its three probes
+agree within a factor of 1.5. By the probes the CPUs are near each other
+(--near) or far apart; each of the two phases has a row of its own. Pairs are
+run until one row has --rounds pairs, at most three times as many. If no pair
+counts, the row is called "moved" and has the other pairs. Figures are medians.
+The ratio is ours divided by UCX's, the median over pairs. For times, which are
+one way for ping-pongs, a small ratio is good, for rates and bandwidths a large
+one. Other programs on the hardware threads of the same cores can halve the
+speed for seconds, which disturbs the ratio of the best runs (Best) least.
 
-On a machine that others use, run it with a real-time priority (chrt -r 1):
-both sides inherit it.
+On a shared machine, run it with a real-time priority (chrt -r 1), which both
+sides inherit.
 
-Exit status: 0 well, also where a goal is missed; 1 failed; 77 ucx_perftest is
+Exit status: 0 success, also if a goal is missed; 1 failure; 77 ucx_perftest is
 missing.`
 
 // Command returns "perftest compare-ucx".
@@ -75,9 +75,9 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.list, "list", false, "list the comparisons and their goals, and run nothing")
 	f.IntVar(&o.plan.Rounds, "rounds", defaultRounds, "pairs of runs that a row must have")
 	f.DurationVar(&o.plan.Time, "time", defaultTime, "length of one run")
-	f.Float64Var(&o.plan.Near, "near", defaultNear, "longest probe of processors that are near each other, in ns")
+	f.Float64Var(&o.plan.Near, "near", defaultNear, "longest probe of CPUs that are near each other, in ns")
 	f.DurationVar(&o.limit, "limit", defaultLimit, "time after which a run is given up")
-	f.StringVarP(&o.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones")
+	f.StringVarP(&o.cpus, "cpus", "c", "auto", "CPUs of initiator and target: 1,0; auto chooses two different ones")
 	f.StringVarP(&o.output, "output", "o", sheet.Formats()[0], "output format: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	complete.One(cmd, "output", sheet.Formats)

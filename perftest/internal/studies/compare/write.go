@@ -23,11 +23,11 @@ type Conditions struct {
 	result.Partial
 }
 
-const legend = "Times are one way for ping-pongs. Ratio: of ours to UCX's, the median of pairs; of times small is good, of rates " +
-	"and bandwidths large. Best: the ratio of the best run of each side. Probe: how long a cache line takes from one " +
-	"processor to the other. near: they share a cache; far: they do not; one: a single processor takes part; " +
-	"moved: no pair's own probes agreed, so that its runs may have been in different phases. " +
-	"Pairs: those of the row, and of them all."
+const legend = "Times are one way for ping-pongs. Ratio: ours divided by UCX's, the median of pairs; for times a small one is good, for rates " +
+	"and bandwidths a large one. Best: the ratio of the best run of each side. Probe: the time to exchange a cache line between the " +
+	"two CPUs. near: they share a cache; far: they do not; one: both sides use the same CPU; " +
+	"moved: the probes of no pair agreed, so its runs may have been in different phases. " +
+	"Pairs: those in the row, and all pairs that ran."
 
 // write writes the results in one of the forms of package sheet.
 func write(w io.Writer, format string, c Conditions, rows []Row) error {

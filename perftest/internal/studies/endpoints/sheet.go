@@ -11,8 +11,8 @@ import (
 const legend = "Wasted: micro-UARs that no thread rings. Memory: of all objects, with what a " +
 	"device in software keeps of them, without UAR pages, which lie in the NIC."
 
-const legendMeasured = "Relative: to MPI-everywhere with as many threads. CPU ns: processor time of the senders for a message; " +
-	"0 where it is not taken. "
+const legendMeasured = "Relative: to MPI-everywhere with the same number of threads. CPU ns: CPU time of the senders for a message; " +
+	"0 if it was not measured. "
 
 // Sheet returns the rows to write; without rates if nothing was measured.
 func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {

@@ -7,7 +7,7 @@ import (
 )
 
 const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same " +
-	"object and features. CPU ns: processor time of the senders for a message, which does not depend on what " +
+	"object and features. CPU ns: CPU time of the senders for a message, which does not depend on what " +
 	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies, CQEs and the device's reads of memory, " +
 	"which are counted in virtual time, are for each message."
 

@@ -1,4 +1,4 @@
-// Package overlap measures how much of a processor a message leaves to the program:
+// Package overlap measures the share of CPU time that remains for the program during a transfer:
 // application availability and overhead, as the Sandia micro-benchmarks define host
 // processor overhead (SMB, mpi_overhead: its documentation and its source). An iteration of the
 // measured side, and of the other one:
@@ -6,8 +6,8 @@
 //	isend   barrier, send, work, wait          post a receive, barrier, wait
 //	irecv   post a receive, barrier, work, wait     barrier, send, wait
 //
-//	base        time of an iteration: the mean while work is too short to matter
-//	iteration   time with work, which is doubled until this is much more than base
+//	base        mean time of an iteration with negligible work
+//	iteration   time with work, which is doubled until this is more than twice base
 //	work        time of the barrier and the work without the message
 //	overhead    iteration - work
 //	availability  1 - overhead / base

@@ -7,12 +7,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Base: an iteration while work is too short to matter. Iteration: with work, which has grown until that is more than twice as much. " +
-	"Work: the same without the message. Overhead: iteration - work. Availability: 1 - overhead / base, what a message leaves to the program."
+const legend = "Base: time of an iteration with negligible work. Iteration: time with work, which is doubled until an iteration takes more than twice as long. " +
+	"Work: the same without the message. Overhead: iteration - work. Availability: 1 - overhead / base, the share of the time that remains for the program."
 
-const legendReal = " Program: processor time of the thread that computes and calls, an iteration. Device: that of the other " +
-	"threads of the process, which are those of the device in software and of the runtime: silicon would not take it. On a machine with fewer processors than " +
-	"these threads they take the program's."
+const legendReal = " Program: CPU time, per iteration, of the thread that computes and calls. Device: CPU time of the other " +
+	"threads of the process, which belong to the device in software and the Go runtime; a real device would not use it. On a machine with fewer CPUs than " +
+	"these threads the device uses the CPU of the program."
 
 // Sheet returns the rows to write; with CPU times if the rows are of real time.
 func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
