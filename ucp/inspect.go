@@ -50,7 +50,7 @@ func (w *Worker) Inspect(ctx context.Context, f func(w *Worker)) error {
 	in.mu.Unlock()
 	w.engine.Post()
 	if shared != nil {
-		go shared.Do(func(w *Worker) { w.runInspections() })
+		go shared.runInspections()
 	}
 	select {
 	case <-call.done:
@@ -64,6 +64,17 @@ func (w *Worker) Inspect(ctx context.Context, f func(w *Worker)) error {
 		return engine.ErrClosed
 	}
 	return nil
+}
+
+// runInspections runs the queued functions. Without any it does not use the worker: another goroutine may have run them, and the
+// worker may be closed since.
+func (s *SharedWorker) runInspections() {
+	s.acquire()
+	if s.w.runInspections() == 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.release()
 }
 
 // withdraw removes a call from the queue. It returns false if the owner has already taken it to run it.

@@ -74,8 +74,9 @@ func TestVacancy_Timer(t *testing.T) {
 	assert.EqualValues(t, skipMin, v.skipped)
 }
 
-// TestVacancy_TimerWithoutUsers: the timer does not use the worker if no goroutine is blocked. Its owner may have closed it.
-func TestVacancy_TimerWithoutUsers(t *testing.T) {
+// TestSharedWorker_WithoutUsers: neither the timer of vacancies nor the goroutine of Inspect uses the worker if no goroutine is
+// blocked and no function is queued. Its owner may have closed it.
+func TestSharedWorker_WithoutUsers(t *testing.T) {
 	p, fabric := fakePair(t, faketp.LikeSM())
 	fabric.NeedsPush = true
 	s := p.w[0].Share()
@@ -86,6 +87,10 @@ func TestVacancy_TimerWithoutUsers(t *testing.T) {
 	s.endVacancy()
 	assert.False(t, s.vacancy.open)
 	assert.Equal(t, pushes, fabric.Pushes.Load())
+	s.runInspections()
+	assert.Equal(t, pushes, fabric.Pushes.Load())
+	assert.NoError(t, s.Close())
+	assert.Equal(t, pushes, fabric.Pushes.Load(), "the transports are closed")
 }
 
 // TestVacancy_Frequent: messages are frequent if they come within vacancyMax. The timer of the first vacancy of such messages is
