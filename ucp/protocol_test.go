@@ -1,15 +1,19 @@
 package ucp
 
 import (
+	"context"
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/faketp"
 	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -90,4 +94,29 @@ func TestProtocol_AddedByTest(t *testing.T) {
 	assert.Zero(t, RequestsInUse(w))
 	require.NoError(t, w.Close())
 	require.NoError(t, ctx.Close())
+}
+
+// TestClose_LastStep: the blocking call of the owner returns, and the context can be closed, only after protocols have freed what
+// they have registered.
+func TestClose_LastStep(t *testing.T) {
+	c, err := NewContext(Config{}, faketp.New(faketp.LikeSM()))
+	require.NoError(t, err)
+	served, freed := make(chan error, 1), false
+	row := &protocol{freed: func(*Worker) error {
+		freed = true
+		assert.ErrorIs(t, c.Close(), ucs.ErrBusy)
+		for range 1000 { // without the order, Serve usually returns meanwhile
+			runtime.Gosched()
+		}
+		assert.Empty(t, served)
+		return nil
+	}}
+	w, err := c.newWorker(WorkerConfig{}, append(slices.Clone(protocols), row))
+	require.NoError(t, err)
+	go func() { served <- w.Serve(context.Background()) }()
+	testenv.ProgressWithin(t, testenv.Watchdog, w.engine.Turn.Taken)
+	require.NoError(t, w.Close())
+	require.ErrorIs(t, <-served, ucs.ErrClosed)
+	assert.True(t, freed)
+	require.NoError(t, c.Close())
 }

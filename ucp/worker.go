@@ -282,8 +282,9 @@ func (w *Worker) Close() error {
 	}
 	w.reportCompleted()
 	w.each(func(p *protocol) func(*Worker) { return p.closed })
+	errs = append(errs, w.freeProtocols())
 	w.ctx.removeWorker()
-	return ucs.Join(append(errs, w.engine.Close(), w.freeProtocols())...)
+	return ucs.Join(append(errs, w.engine.Close())...) // last: it lets the blocking call of the owner return, who may close the context
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which
