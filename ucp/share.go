@@ -316,7 +316,9 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 	}
 	ready, err := s.w.engine.ReadyToSleep(func() bool {
 		s.wakeWaiters() // before the transports are armed, as conditions of waiters may start operations
-		return done()
+		over := done()
+		s.wakeCompleted()
+		return over
 	})
 	if !ready || err != nil {
 		s.wakeWaiters()
@@ -385,7 +387,12 @@ func (s *SharedWorker) setParked(parked bool) {
 // posted after the transports were armed.
 func (s *SharedWorker) wake() {
 	s.wakeWaiters()
-	if s.parked && (s.condition() || !s.w.engine.StaysAsleep()) {
+	if !s.parked {
+		return
+	}
+	over := s.condition()
+	s.wakeCompleted() // the condition may complete requests
+	if over || !s.w.engine.StaysAsleep() {
 		s.setParked(false)
 		s.w.Signal()
 	}
@@ -397,13 +404,7 @@ func (s *SharedWorker) wakeWaiters() (completed int) {
 	if s.blocked == 0 {
 		return 0
 	}
-	for _, r := range s.w.takeWoken() {
-		if x := s.byRequest[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
-			s.removeWaiter(r)
-			x.wake <- struct{}{}
-			completed++
-		}
-	}
+	completed = s.wakeCompleted()
 	s.byCondition = slices.DeleteFunc(s.byCondition, func(x *sharedWaiter) bool {
 		if !s.w.closed && !x.done() {
 			return false
@@ -412,6 +413,7 @@ func (s *SharedWorker) wakeWaiters() (completed int) {
 		x.wake <- struct{}{}
 		return true
 	})
+	completed += s.wakeCompleted() // conditions may complete requests
 	if s.w.closed {
 		for r, x := range s.byRequest {
 			s.removeWaiter(r)
@@ -423,6 +425,18 @@ func (s *SharedWorker) wakeWaiters() (completed int) {
 		s.driven.Store(true)
 		x.mustDrive = true
 		x.wake <- struct{}{}
+	}
+	return completed
+}
+
+// wakeCompleted wakes the goroutines whose requests have completed, and returns their number.
+func (s *SharedWorker) wakeCompleted() (completed int) {
+	for _, r := range s.w.takeWoken() {
+		if x := s.byRequest[r]; x != nil && r.flags&reqWakes == 0 { // the request may have been released and reused
+			s.removeWaiter(r)
+			x.wake <- struct{}{}
+			completed++
+		}
 	}
 	return completed
 }

@@ -1,12 +1,16 @@
 package ucp
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv/faketp"
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucs"
 )
 
 // TestSharedWorker_StaleEnd: a request that has completed before its goroutine was woken may be that of another
@@ -111,4 +115,45 @@ func TestVacancy_Frequent(t *testing.T) {
 	v.timer = time.AfterFunc(time.Hour, func() {})
 	s.beginVacancy()
 	assert.Equal(t, vacancyMax, v.limit)
+}
+
+// TestSharedWorker_ConditionCompletes: if a condition completes the request of a blocked goroutine, that goroutine is woken.
+func TestSharedWorker_ConditionCompletes(t *testing.T) {
+	for name, use := range map[string]func(s *SharedWorker, cancel func() bool){
+		"of a blocked goroutine": func(s *SharedWorker, cancel func() bool) {
+			s.byCondition, s.blocked = []*sharedWaiter{{done: cancel}}, s.blocked+1
+			s.wakeWaiters()
+		},
+		"of the goroutine that sleeps": func(s *SharedWorker, cancel func() bool) {
+			s.condition = cancel
+			s.setParked(true)
+			s.wake()
+		},
+		"before that sleeps": func(s *SharedWorker, cancel func() bool) {
+			s.w.engine.Spin.Fixed, s.w.engine.ParkLimit = 1, time.Millisecond
+			for calls := 0; calls < 2; {
+				_, err := s.pause(t.Context(), &engine.IdleTime{Polls: 1}, func() bool {
+					calls++
+					return calls == 2 && cancel() // no other call before the sleep
+				})
+				assert.NoError(t, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := fakePair(t, faketp.LikeSM())
+			s := p.w[0].Share()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.driven.Store(true)
+			r, err := s.w.TagRecv(make([]byte, 8), 1, math.MaxUint64, nil, nil)
+			require.NoError(t, err)
+			sleeper := &sharedWaiter{wake: make(chan struct{}, 1)}
+			s.byRequest[r], s.blocked = sleeper, 1
+			r.flags |= reqWakes
+			use(s, func() bool { r.Cancel(); return false })
+			assert.Len(t, sleeper.wake, 1)
+			assert.ErrorIs(t, r.take(), ucs.ErrCanceled)
+		})
+	}
 }
