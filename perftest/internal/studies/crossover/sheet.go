@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Times are for one message, half a round trip in ping-pongs: the least of the rounds. Uses: the protocol of auto by EP.Explain; short, bcopy and zcopy are eager. " +
-	"Loss: how much longer auto takes than the best."
+const legend = "Times are for one message, half a round trip in ping-pongs, the minimum over rounds. Uses: the protocol of auto by EP.Explain; short, bcopy and zcopy are eager. " +
+	"Loss: how much longer auto takes than the best column."
 
 // Sheet returns the rows to write. protocols are the names in the order of the columns, Auto first.
 func Sheet(head any, lines, protocols []string, rows []Row) *sheet.Sheet[Row] {

@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
-const legend = "Wasted: micro-UARs that no thread rings. Memory: of all objects, with what a " +
-	"device in software keeps of them, without UAR pages, which lie in the NIC."
+const legend = "Wasted: micro-UARs that no thread uses. Memory: of all objects, with the memory of a " +
+	"device in software for them, without UAR pages, which are in the NIC."
 
 const legendMeasured = "Relative: to MPI-everywhere with the same number of threads. CPU ns: CPU time of the senders for a message; " +
 	"0 if it was not measured. "

@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Pair: who runs the operations and the clock, and who takes part. Mean: the time of an operation, or of one message of a " +
-	"ping-pong, the median over rounds. Ratio: that time divided by the one between two processes of UCX, of the same round; below 1 is faster. Range: of all rounds."
+const legend = "Pair: the initiator, which runs the operations and the clock, and the target. Mean: the time of an operation, or of one message of a " +
+	"ping-pong, the median over rounds. Ratio: Mean divided by that of UCX-UCX in the same round, the median; below 1 is faster. Range: of all rounds."
 
 // Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {

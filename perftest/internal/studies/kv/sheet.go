@@ -7,7 +7,7 @@ import (
 )
 
 const legend = "p50, p99: of all operations. CPU: time of the server processes for an operation. " +
-	"Rate / Redis, per CPU / Redis: by how much the rate, and operations for the same CPU time of the servers, are higher than Redis has them."
+	"Rate / Redis, per CPU / Redis: the rate, and the number of operations in a second of CPU time of the servers, divided by those of Redis."
 
 // Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {

@@ -6,10 +6,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Microseconds of one round, and for pingpong, ring, bw, bibw and mbw_mr of one message of it, by the clock of rank 0: the mean of each rank's rounds, then the mean, " +
-	"the least and the most of the ranks; best is the quickest round of any. Bytes are those of a message, or of a rank's part. Before each round is a barrier that is not counted."
+const legend = "Times in microseconds are for one round; for pingpong, ring, bw, bibw and mbw_mr for one message, by the clock of rank 0. Mean, least and most are of the ranks, of each rank's mean over rounds. " +
+	"Best is the fastest round of any rank. Bytes are those of a message, or of the part of one rank. A barrier that is not timed precedes each round."
 
-const behindLegend = " Protocols take turns; +% is how much longer the best round took than that of the quickest protocol."
+const behindLegend = " Protocols take turns; +% is how much longer the best round took than that of the fastest protocol."
 
 // Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
