@@ -621,7 +621,7 @@ type EPConfig struct {
 // receives no replies.
 func (e *EP) answerDue() {
 	if e.link.answers++; e.link.answers == conn.MaxReplies {
-		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
+		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: the peer receives no replies", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
 	}
 }
 

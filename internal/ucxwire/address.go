@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// ErrMalformed is bytes that are not what they should be.
+// ErrMalformed is the error of a decoder: the bytes are not a valid encoding.
 var ErrMalformed = errors.New("malformed bytes of UCX")
 
-// malformed is ErrMalformed with what was decoded and what is wrong.
+// malformed returns ErrMalformed with the type that was decoded and the reason.
 func malformed(what, why string) error { return fmt.Errorf("%w: %s: %s", ErrMalformed, what, why) }
 
 // Address is the address of a worker.
@@ -17,13 +17,13 @@ type Address struct {
 	Version int
 	// Release is the minor release of the sender, modulo 16, where the address has it; else NoRelease.
 	Release int
-	// UUID is random and names the worker; HasUUID says that it is there, as in all addresses but those of
-	// private data.
+	// UUID is random and identifies the worker. HasUUID is set in all addresses but those of
+	// private data, which have no UUID.
 	HasUUID bool
 	UUID    uint64
 	// ClientID is 0 unless the sender gave it one.
 	ClientID uint64
-	// AMOnly says that the peer uses a lane for active messages only.
+	// AMOnly means that the peer uses a lane for active messages only.
 	AMOnly  bool
 	Devices []Device
 }
@@ -40,7 +40,7 @@ type Device struct {
 	Ifaces []Iface
 }
 
-// NoSysDev is the SysDev of a device whose address does not say it.
+// NoSysDev is the SysDev of a device whose address does not contain it.
 const NoSysDev = 0xff
 
 // Iface is an interface of a device.
@@ -58,7 +58,7 @@ type EPAddr struct {
 	Lane uint8
 }
 
-// Layout says which optional bytes an address has, which it does not tell by itself.
+// Layout determines which optional bytes an address has. The address itself does not contain this information.
 type Layout struct {
 	// Resource: each interface has the index of its resource. Wireup messages have it, worker addresses
 	// do not, and private data do since release 1.14.
@@ -143,7 +143,7 @@ func (d *addressDecoder) address() (a Address) {
 	return a
 }
 
-// device adds one device, or takes the release from one that is there for it.
+// device adds one device, or reads the release from a device that only contains the release.
 func (d *addressDecoder) device(a *Address) (more bool) {
 	md, length := d.u8(), d.u8()
 	dev := Device{MD: md & mdMask, SysDev: NoSysDev}

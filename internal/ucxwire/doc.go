@@ -2,16 +2,16 @@
 // transport with active messages: worker addresses, wireup messages, private data of the socket
 // connection manager, remote keys, and the headers of all protocols.
 //
-// The layouts are those of UCX 1.13 to 1.23, whose integers are little-endian. [Releases] has in
-// what these differ, and which of them were tried; docs/ucx.md says what works with each.
+// The layouts are those of UCX 1.13 to 1.23, with little-endian integers. [Releases] lists the
+// differences, and the releases that were tested; docs/ucx.md describes the limits of each.
 //
-// Everything that is decoded may come from an untrusted peer. A decoder checks lengths and counts,
-// and returns views: byte slices of what it returns are parts of its argument. It reports false, or
-// an error that is [ErrMalformed], for bytes that are no such message. It does not check what only
-// the caller knows: endpoint and request ids, addresses of memory, offsets.
+// The input of a decoder may be from an untrusted peer. A decoder checks lengths and counts.
+// The byte slices in its result are parts of its argument. For malformed bytes it returns false, or
+// an error that matches [ErrMalformed]. It does not check values that only
+// the caller can check: endpoint and request ids, addresses of memory, offsets.
 //
-// Append functions extend b with the encoding. Decoding what they append returns the same value.
-// Nothing here blocks, and headers of messages are encoded and decoded without allocation.
+// Append functions append the encoding to b. Decoding returns the same value.
+// No function blocks, and headers of messages are encoded and decoded without allocation.
 package ucxwire
 
 import "encoding/binary"

@@ -189,10 +189,10 @@ func AppendReply(b []byte, m Reply) []byte {
 	return b
 }
 
-// RTS asks the receiver to fetch a message (IDRTS). Header is the tag, or for RTSOpcodeAM the first
+// RTS requests that the receiver fetches a message (IDRTS). Header is the tag, or for RTSOpcodeAM the first
 // eight bytes of an AM. EP is the endpoint of the receiver, Req the request of the sender. Addr and
-// Key name the sender's memory; both are empty if the receiver is to ask for fragments. UserHeader is
-// that of an active message.
+// Key identify the sender's memory; if both are empty, the receiver must request fragments. UserHeader is
+// the header of an active message.
 type RTS struct {
 	Header, EP, Req, Addr, Size uint64
 	Opcode                      uint8
@@ -228,8 +228,8 @@ func AppendRTS(b []byte, m *RTS) []byte {
 	return append(append(b, m.Key...), m.UserHeader...)
 }
 
-// RTR asks the sender of a rendezvous for the bytes from Offset on (IDRTR): by fragments if Addr is 0,
-// else by puts to Addr, whose key is Key. Sender and Receiver are requests.
+// RTR requests the bytes from Offset from the sender of a rendezvous (IDRTR): as fragments if Addr is 0,
+// otherwise by puts to Addr, whose key is Key. Sender and Receiver are requests.
 type RTR struct {
 	Sender, Receiver, Addr, Size, Offset uint64
 	Key                                  []byte
@@ -286,7 +286,7 @@ func AppendPut(b []byte, m Put) []byte {
 	return le.AppendUint32(appendWords(b, m.Addr, m.EP), m.Memory)
 }
 
-// GetRequest asks for memory of the receiver (IDGetRequest), which replies with fragments that name Req.
+// GetRequest requests memory of the receiver (IDGetRequest), which replies with fragments that contain Req.
 type GetRequest struct {
 	Addr, Size, EP, Req uint64
 	Memory              uint32

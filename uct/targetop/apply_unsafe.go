@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// apply executes a on a word of its size. The address that the peer named says nothing
-// about where the memory lies here, so its alignment is looked at again; the word is a
-// slice that the caller holds, so the pointer stays good (unsafe rule 1: conversion
+// apply executes a on a word of its size. It checks the alignment of the word, because the
+// address of the peer may have another alignment than the memory of this process. The pointer is valid
+// because it is the word of a slice (unsafe rule 1: conversion
 // between pointer types).
 func (a *Atomic) apply(word []byte) (old uint64, st ucs.Status) {
 	p := unsafe.Pointer(unsafe.SliceData(word))

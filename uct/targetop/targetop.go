@@ -1,7 +1,6 @@
-// Package targetop holds what the target of one-sided operations does for a peer that
-// cannot do it itself: it checks what was asked for, and executes it. Whatever comes
-// from the peer may be made up. Nothing here allocates, blocks or locks: the caller
-// keeps the memory from being freed meanwhile.
+// Package targetop executes one-sided operations at the target, for a peer without direct access to the
+// memory. It checks all arguments, because the peer is untrusted. It does not allocate, block or lock: the caller
+// must ensure that the memory is not freed during a call.
 package targetop
 
 import (
@@ -10,14 +9,14 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Offset is where [raddr, raddr+n) starts in memory of length bytes whose first byte
-// peers know as addr; ok is false if the range is not inside.
+// Offset returns the offset of [raddr, raddr+n) in memory of length bytes, whose first byte has the address
+// addr for peers; ok is false if the range is not in the memory.
 func Offset(length int, addr, raddr uint64, n int) (off int, ok bool) {
 	o := raddr - addr // beyond any length if raddr is before
 	return int(o), o <= uint64(length) && uint64(n) <= uint64(length)-o
 }
 
-// Atomic is an atomic operation as a peer asks for it.
+// Atomic is an atomic operation that a peer has requested.
 type Atomic struct {
 	Op      uct.AtomicOp
 	Size    int // 4 or 8 bytes
@@ -26,14 +25,14 @@ type Atomic struct {
 	Compare uint64 // of AtomicCSwap
 }
 
-// Valid reports whether there is such an operation, at an address that is a multiple
+// Valid reports whether the operation exists and its address is a multiple
 // of its size.
 func (a *Atomic) Valid() bool {
 	return memop.CheckAtomic(memop.FetchOps, a.Op, a.Size, a.Raddr) == nil
 }
 
-// Do executes a on mem, whose first byte peers know as addr, and returns the old value.
-// StatusRemoteInvalid: there is no such operation. StatusRemoteAccess: it is not inside.
+// Do executes a on mem, whose first byte has the address addr for peers, and returns the old value.
+// StatusRemoteInvalid: a is not valid. StatusRemoteAccess: the word is not in mem.
 // It is atomic with the CPU atomics of every process that maps the memory.
 func (a *Atomic) Do(mem []byte, addr uint64) (old uint64, st ucs.Status) {
 	if !a.Valid() {
