@@ -23,7 +23,7 @@ func TestCrossover_Rows(t *testing.T) {
 	testenv.SkipShort(t, furtherRun)
 	for _, transport := range []string{"sm", "tcp", "rc", "rc_mlx5"} {
 		t.Run(transport, func(t *testing.T) {
-			if transport != "sm" && transport != "rc" {
+			if transport != "sm" {
 				testenv.SkipSweep(t, "one more transport")
 			}
 			code, out, errs := perftest(t, with(fewMessages, "-x", transport, "--limit", "1e9")...)
