@@ -101,9 +101,9 @@ type protocol struct {
 	closing func(*Worker)
 	// epsClosed is called when the worker has begun to close its EPs. It completes operations without an EP.
 	epsClosed func(*Worker)
-	// closed is called when all operations of the worker have completed, and its transports are still open.
+	// closed is called when all operations of the worker have completed, and its transports are closed.
 	closed func(*Worker)
-	// freed is called when the transports of the worker are closed.
+	// freed is called after closed. It frees memory, and the Close of the worker returns its error.
 	freed func(*Worker) error
 }
 

@@ -104,7 +104,8 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 }
 
 // Until makes progress until done returns true. done is called often, by any goroutine that uses
-// the worker, and must be fast. It is not called after it has returned true. If ctx is done first,
+// the worker, and must be fast. It is not called after it has returned true. If it changes what the done of another call
+// depends on, that call may notice it only when the worker is used again. If ctx is done first,
 // Until returns its error. ErrClosed if the worker is closed.
 func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
 	s.acquire()
