@@ -286,11 +286,11 @@ func (p *party) start() (end func() error, err error) {
 			if !services[i].over(p.over) {
 				break
 			}
-			call, end, err := services[i].connect(n, address)
+			call, disconnect, err := services[i].connect(n, address)
 			if err != nil {
 				return end, err
 			}
-			ends = append(ends, end)
+			ends = append(ends, disconnect)
 			calls = append(calls, call)
 		}
 		p.calls = append(p.calls, calls)
