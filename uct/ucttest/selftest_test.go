@@ -18,8 +18,8 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// caughtBy says which checks must fail on each broken transport.
-var caughtBy = map[broken.Kind][]string{
+// caughtBy lists the checks that must fail for each fault.
+var caughtBy = map[broken.Fault][]string{
 	broken.Drop:             {"am/both-ways", "order/endpoints", "pending/fifo"},
 	broken.Duplicate:        {"am/both-ways", "order/endpoints"},
 	broken.Reorder:          {"am/both-ways", "order/endpoints"},
@@ -31,7 +31,7 @@ var caughtBy = map[broken.Kind][]string{
 	broken.LieUnclaimed:     {"attr/variants"},
 	broken.LoseCompletion:   {"am/post-in-completion", "put/many"},
 	broken.DoubleCompletion: {"put/many", "order/variants"},
-	broken.EndTwice:         {"put/sizes", "order/variants"},
+	broken.CompleteTwice:    {"put/sizes", "order/variants"},
 	broken.LoseCancel:       {"close/in-flight", "reenter/completion"},
 	broken.LoseNested:       {"reenter/completion"},
 	broken.FlushEarly:       {"flush/put", "put/sizes"},
@@ -77,8 +77,8 @@ var caughtBy = map[broken.Kind][]string{
 	broken.LieLimit:         {"limit/put"},
 }
 
-// breaking returns h with a transport that breaks one rule.
-func breaking(h ucttest.Harness, k broken.Kind) ucttest.Harness {
+// breaking returns h with a transport that has fault k.
+func breaking(h ucttest.Harness, k broken.Fault) ucttest.Harness {
 	open, layer := h.OpenMD, broken.Layer(k)
 	h.OpenMD = func() (uct.MD, error) {
 		md, err := open()
@@ -90,13 +90,13 @@ func breaking(h ucttest.Harness, k broken.Kind) ucttest.Harness {
 	return h
 }
 
-func TestBroken_EachKindIsCaught(t *testing.T) {
-	for _, k := range broken.Kinds() {
+func TestBroken_SuiteReportsEachFault(t *testing.T) {
+	for _, k := range broken.Faults() {
 		t.Run(k.String(), func(t *testing.T) {
 			checks := caughtBy[k]
-			require.NotEmpty(t, checks, "no check is named for this kind")
+			require.NotEmpty(t, checks, "no check is listed for this fault")
 			if testenv.RaceEnabled && (k == broken.KeepMem || k == broken.ForgetMem) {
-				t.Skip("the race detector notices first")
+				t.Skip("the race detector reports the fault first")
 			}
 			h := memHarness(func(c *memtp.Config) {
 				c.ConnectEP = slices.Contains(caughtBy[k], "notify/failed") || k == broken.NotifyEarly || k == broken.NotifyTwice
@@ -107,15 +107,15 @@ func TestBroken_EachKindIsCaught(t *testing.T) {
 				if v.Skipped && strings.Contains(v.String(), "race detector") {
 					t.Skip("allocations are not counted under the race detector")
 				}
-				assert.True(t, v.Failed, "not noticed: %v", v)
+				assert.True(t, v.Failed, "the check did not fail: %v", v)
 				assert.False(t, v.Skipped, v.Check)
-				assert.Equal(t, 1, strings.Count(v.String(), "rule: "+v.Rule), "its rule, once")
+				assert.Equal(t, 1, strings.Count(v.String(), "rule: "+v.Rule), "the message contains the rule once")
 			}
 		})
 	}
 }
 
-// TestResults_OfTheReference: checks that pass; TestReference has all of them.
+// TestResults_OfTheReference checks the results of three checks that pass. TestReference runs all checks.
 func TestResults_OfTheReference(t *testing.T) {
 	names := []string{"attr/classes", "am/sizes", "put/sizes"}
 	for i, v := range ucttest.Results(memHarness(nil), names...) {
@@ -125,7 +125,7 @@ func TestResults_OfTheReference(t *testing.T) {
 	}
 }
 
-// standing is a transport whose Progress does not return while the gate is shut.
+// standing returns an open function of a transport whose Progress blocks until gate is closed.
 func standing(open func() (uct.MD, error), gate <-chan struct{}) func() (uct.MD, error) {
 	return func() (uct.MD, error) {
 		md, err := open()
@@ -156,17 +156,16 @@ func (i *standingIface) Progress() int {
 	return i.Iface.Progress()
 }
 
-// TestResults_AHangFailsAlone: a check that does not end fails with its rule and the
-// place where it stands, and the others have their results; after a few the suite
-// gives up.
+// TestResults_AHangFailsAlone checks that a check that does not return fails with its rule and its stack, that the
+// others have results, and that the suite skips the remaining checks after maxHung of them.
 func TestResults_AHangFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		h := memHarness(func(c *memtp.Config) { c.ConnectEP = true })
 		h.OpenMD = standing(h.OpenMD, gate)
 		all := ucttest.Results(h, "attr/classes", "attr/sane", "attr/params", "am/sizes", "am/iov", "md/close-in-use")
-		close(gate)           // those that hang go on, and clean up,
-		time.Sleep(time.Hour) // in time of the bubble, in which they pause
+		close(gate)           // the checks that hang continue and clean up
+		time.Sleep(time.Hour) // virtual time for their pauses
 		hung := 0
 		for _, v := range all {
 			if v.Hung {
@@ -183,8 +182,8 @@ func TestResults_AHangFailsAlone(t *testing.T) {
 	})
 }
 
-// TestResults_NothingOpens: what makes every check fail is said once, and all checks are there,
-// each with its rule.
+// TestResults_NothingOpens checks that if OpenIface fails, only the check "open" fails, and that all other checks are
+// in the results, skipped, with their rules.
 func TestResults_NothingOpens(t *testing.T) {
 	h := memHarness(nil)
 	h.Device = "nosuch"
@@ -208,13 +207,15 @@ func TestResults_NothingOpens(t *testing.T) {
 	}
 }
 
-func TestKind_String(t *testing.T) {
+func TestFault_String(t *testing.T) {
 	seen := map[string]bool{}
-	for _, k := range broken.Kinds() {
+	for _, k := range broken.Faults() {
+		assert.NotEmpty(t, k.String(), "fault %d", int(k))
 		assert.False(t, seen[k.String()], k.String())
 		seen[k.String()] = true
 	}
-	assert.Equal(t, "kind 200", broken.Kind(200).String())
+	assert.Equal(t, "lie-limit", broken.LieLimit.String(), "the last one: names are in the order of the constants")
+	assert.Equal(t, "fault 200", broken.Fault(200).String())
 }
 
 func FuzzAddress(f *testing.F) { ucttest.FuzzAddress(f, memHarness(nil)) }

@@ -7,17 +7,17 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// held is work that a broken transport does later, from Progress.
+// held is a list of posts that a broken transport executes later, in Progress.
 type held struct{ jobs []func() error }
 
-// retry does what can be done now.
+// retry executes jobs in order until one returns ErrNoResource.
 func (h *held) retry() {
 	for len(h.jobs) > 0 && h.jobs[0]() != uct.ErrNoResource {
 		h.jobs = h.jobs[1:]
 	}
 }
 
-// retryingIface does held work in Progress.
+// retryingIface executes held jobs in Progress.
 type retryingIface struct {
 	uct.Iface
 	held held
@@ -32,46 +32,46 @@ func retrying(i *wrap.Iface) {
 	i.Iface, i.Has.Watch, i.Has.Guarded = &retryingIface{Iface: i.Iface}, nil, false
 }
 
-// later queues a job on the iface of e.
+// later queues job for the next Progress of e's iface.
 func later(e *wrap.EP, job func() error) {
 	h := &e.On.Iface.(*retryingIface).held
 	h.jobs = append(h.jobs, job)
 }
 
-// badEvery is which messages a broken transport spoils.
+// badEvery is the interval of spoiled operations: every 13th operation is spoiled.
 const badEvery = 13
 
-// badAM spoils messages.
+// badAM drops, duplicates, reorders, truncates, misdirects or corrupts messages.
 type badAM struct {
 	uct.AMSender
-	kind Kind
-	e    *wrap.EP
-	n    int
+	fault Fault
+	e     *wrap.EP
+	n     int
 }
 
-func newBadAM(k Kind, e *wrap.EP) *badAM { return &badAM{AMSender: e.Has.AM, kind: k, e: e} }
+func newBadAM(k Fault, e *wrap.EP) *badAM { return &badAM{AMSender: e.Has.AM, fault: k, e: e} }
 
 func (a *badAM) AMShort(id uint8, hdr uint64, payload []byte) error {
 	a.n++
 	bad := a.n%badEvery == 0
 	send := a.AMSender.AMShort
 	switch {
-	case a.kind == Truncate:
+	case a.fault == Truncate:
 		if limit := a.e.On.Attr().AM.MaxShort - 8; len(payload) > limit {
 			payload = payload[:limit]
 		}
-	case a.kind == WrongID && bad && id <= uct.MaxAMID:
+	case a.fault == WrongID && bad && id <= uct.MaxAMID:
 		id ^= 1
-	case a.kind == KeepBuffer:
+	case a.fault == KeepBuffer:
 		later(a.e, func() error { return send(id, hdr, payload) })
 		return nil
-	case a.kind == Drop && bad:
+	case a.fault == Drop && bad:
 		return nil
-	case a.kind == Duplicate && bad:
+	case a.fault == Duplicate && bad:
 		if err := send(id, hdr, payload); err != nil {
 			return err
 		}
-	case a.kind == Reorder && bad:
+	case a.fault == Reorder && bad:
 		data := append([]byte{}, payload...)
 		later(a.e, func() error { return send(id, hdr, data) })
 		return nil
@@ -80,7 +80,7 @@ func (a *badAM) AMShort(id uint8, hdr uint64, payload []byte) error {
 }
 
 func (a *badAM) AMBcopy(id uint8, p uct.Packer) (int, error) {
-	if a.kind == Corrupt {
+	if a.fault == Corrupt {
 		return a.AMSender.AMBcopy(id, &corruptPacker{p})
 	}
 	return a.AMSender.AMBcopy(id, p)
@@ -97,16 +97,16 @@ func (k *corruptPacker) Pack(dst []byte) int {
 	return n
 }
 
-// lazyPut keeps one put back until the next put or flush.
+// lazyPut delays each short put until the next put or flush.
 type lazyPut struct {
 	uct.Putter
 	uct.EP
-	kind Kind
-	send func() error
+	fault Fault
+	send  func() error
 }
 
-func newLazyPut(k Kind, e *wrap.EP) {
-	p := &lazyPut{Putter: e.Has.Put, EP: e.EP, kind: k}
+func newLazyPut(k Fault, e *wrap.EP) {
+	p := &lazyPut{Putter: e.Has.Put, EP: e.EP, fault: k}
 	e.Has.Put, e.EP = lazyPutter{p}, lazyEP{p}
 }
 
@@ -115,8 +115,8 @@ type (
 	lazyEP     struct{ *lazyPut }
 )
 
-// let does the put that was kept back.
-func (p *lazyPut) let() error {
+// postDelayed posts the delayed put. Error: ErrNoResource; the put then remains delayed.
+func (p *lazyPut) postDelayed() error {
 	if p.send == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (p *lazyPut) let() error {
 }
 
 func (p lazyPutter) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
-	if err := p.let(); err != nil {
+	if err := p.postDelayed(); err != nil {
 		return err
 	}
 	data := append([]byte{}, buf...)
@@ -137,30 +137,30 @@ func (p lazyPutter) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 func (p lazyPutter) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
-	if err := p.let(); err != nil {
+	if err := p.postDelayed(); err != nil {
 		return err
 	}
 	return p.Putter.PutBcopy(buf, raddr, key)
 }
 
 func (p lazyPutter) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if p.kind == FenceLong { // what was kept back follows with the next operation
+	if p.fault == FenceLong { // the delayed put follows with the next operation
 		return p.Putter.PutZcopy(iov, raddr, key, c)
 	}
-	if err := p.let(); err != nil {
+	if err := p.postDelayed(); err != nil {
 		return false, err
 	}
 	return p.Putter.PutZcopy(iov, raddr, key, c)
 }
 
 func (p lazyEP) Flush(c *uct.Completion) (bool, error) {
-	if err := p.let(); err != nil {
+	if err := p.postDelayed(); err != nil {
 		return false, err
 	}
 	return p.EP.Flush(c)
 }
 
-// tearingAtomics makes a fetching addition of a read and a write.
+// tearingAtomics executes a fetch-and-add as a read and a later write.
 type tearingAtomics struct {
 	uct.Atomics
 	e *wrap.EP
@@ -187,7 +187,7 @@ func (a *tearingAtomics) AtomicFetch(op uct.AtomicOp, size int, value uint64, re
 	return a.Atomics.AtomicFetch(op, size, 0, result, raddr, key, hooked(c, write))
 }
 
-// roundingAtomics aligns addresses.
+// roundingAtomics rounds addresses down to the size of the operand.
 type roundingAtomics struct{ uct.Atomics }
 
 func (a *roundingAtomics) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
@@ -197,12 +197,12 @@ func (a *roundingAtomics) AtomicPost(op uct.AtomicOp, size int, value, raddr uin
 	return a.Atomics.AtomicPost(op, size, value, raddr, key)
 }
 
-// refusingPut claims bcopy and refuses it.
+// refusingPut returns ErrUnsupported from PutBcopy.
 type refusingPut struct{ uct.Putter }
 
 func (refusingPut) PutBcopy([]byte, uint64, uct.RKey) error { return uct.ErrUnsupported }
 
-// modestIface does not claim get short, which its EPs have.
+// modestIface has other attributes than its EPs implement.
 type modestIface struct {
 	uct.Iface
 	attr *uct.IfaceAttr
@@ -217,7 +217,7 @@ func modest(i uct.Iface) *uct.IfaceAttr {
 
 func (i *modestIface) Attr() *uct.IfaceAttr { return i.attr }
 
-// leakingIface hands out descriptors whose Release does nothing.
+// leakingIface passes descriptors to handlers whose Release does nothing.
 type leakingIface struct{ uct.Iface }
 
 func (i *leakingIface) SetAMHandler(id uint8, h uct.AMHandler) error {
@@ -236,12 +236,12 @@ type leakedDesc struct{ uct.Desc }
 
 func (leakedDesc) Release() {}
 
-// trustingAddresser takes every address for a good one.
+// trustingAddresser reports every address as reachable.
 type trustingAddresser struct{ uct.IfaceAddresser }
 
 func (trustingAddresser) Reachable([]byte, []byte) (bool, string) { return true, "" }
 
-// trustingUnpacker takes any bytes for a key.
+// trustingUnpacker accepts any 8 or more bytes as a key.
 type trustingUnpacker struct{ uct.RKeyUnpacker }
 
 func (u *trustingUnpacker) UnpackRKey(b []byte) (uct.RKey, error) {
@@ -252,20 +252,20 @@ func (u *trustingUnpacker) UnpackRKey(b []byte) (uct.RKey, error) {
 	return key, err
 }
 
-// carelessMD says that it is closed when it is not.
+// carelessMD returns nil from Close even if the domain is in use.
 type carelessMD struct{ uct.MD }
 
 func (m *carelessMD) Close() error {
-	_ = m.MD.Close() // refused while it is in use
+	_ = m.MD.Close() // an error while the domain is in use
 	return nil
 }
 
-// alwaysArmed says that the iface is still armed.
+// alwaysArmed returns true from StillArmed.
 type alwaysArmed struct{}
 
 func (alwaysArmed) StillArmed() bool { return true }
 
-// sleepyWaker forgets to arm every third time.
+// sleepyWaker does not arm in every third call of Arm.
 type sleepyWaker struct {
 	uct.Waker
 	n int

@@ -1,6 +1,5 @@
-// Package broken has layers around a transport, each of which breaks one rule of the contract of package
-// uct. The test of package ucttest shows with them that the suite notices: a suite that passes a broken
-// transport is worth nothing.
+// Package broken has layers around a transport. Each layer breaks one rule of the contract of package uct.
+// The tests of package ucttest run the suite over each layer and require that the suite reports the fault.
 package broken
 
 import (
@@ -10,101 +9,101 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// Kind is a rule that a layer breaks.
-type Kind uint8
+// Fault is the violation of one rule of the contract.
+type Fault uint8
 
-// The kinds, each a mistake that a transport could make.
+// The faults. Each is a mistake that a transport could make.
 const (
-	Drop             Kind = iota // loses a message now and then
-	Duplicate                    // delivers a message twice
-	Reorder                      // lets a message overtake another
-	Corrupt                      // changes a byte of a long message
-	KeepBuffer                   // reads the caller's buffer after a short send has returned
-	Truncate                     // cuts a short send instead of refusing it
-	WrongID                      // delivers to another handler
-	LieClaimed                   // claims a variant that it refuses
-	LieUnclaimed                 // has a variant that it does not claim
-	LoseCompletion               // forgets a completion
-	DoubleCompletion             // fires a completion twice
-	EndTwice                     // tells a completion twice that an operation has ended
-	LoseCancel                   // forgets completions when an EP is closed
-	LoseNested                   // forgets completions when one of them closes the EP
-	FlushEarly                   // says that a flush is complete while it is not
-	FenceNothing                 // keeps a put back behind a fence
-	FenceLong                    // lets a zero-copy put overtake a short one across a fence
-	IgnoreKey                    // takes any key for the region that raddr lies in
-	HideFault                    // drops an access that is not allowed, without a word
-	SilentFailure                // does not call OnError
-	RepeatFailure                // calls OnError twice
-	RoundAtomics                 // aligns the address of an atomic by itself
-	TearAtomics                  // reads and writes a word in two steps
-	LeakDescriptor               // does not take a released buffer back
-	UnfairPending                // dispatches one EP until it has no requests left
-	PendingLIFO                  // dispatches the newest request first
-	PendingTwice                 // dispatches a request again that is done
-	Overtake                     // takes direct posts while requests wait
-	LoseWakeup                   // forgets to arm
-	LieArmed                     // says that it is still armed when a post needs Progress
-	TrustAddress                 // says that every address is reachable
-	TrustKey                     // unpacks any bytes as a key
-	CloseInUse                   // lets a domain be closed while an iface is open
-	KeepMem                      // says that memory is closed while peers still reach it
-	ForgetMem                    // the same once an iface has closed
-	KeepLocal                    // writes the buffer of a get after its completion
-	Allocate                     // allocates for each operation
-	SpawnGoroutine               // starts a goroutine for each operation
-	LieClass                     // has a class of operations that it does not claim
-	LieCost                      // declares no cost for a variant that it claims
-	ReleaseAll                   // gives back every unpacked form of a key with one
-	CompleteEarly                // fires a completion before the posting call has returned
-	BlindCheck                   // finds every peer alive
-	LoseCheck                    // forgets the completion of a check
-	KeepCopied                   // writes the buffer of a copied get after its completion
-	LoseRecall                   // recalls nothing
-	KeepQueue                    // goes on with a queue that was stopped
-	ShortLength                  // tells a receive the length of its first piece
-	NotifyEarly                  // brings a word before its data
-	NotifyTwice                  // brings a word twice
-	LieGuarded                   // says that it finds when Progress is called inside itself
-	LieMapped                    // says that it has read memory that it cannot reach
-	MapBeyond                    // maps memory that the key does not permit to read
-	MapCopy                      // maps a copy of the memory
-	LieLimit                     // declares a limit that is one byte above what it takes
-	kindEnd
+	Drop             Fault = iota // drops every 13th message
+	Duplicate                     // delivers every 13th message twice
+	Reorder                       // delivers every 13th message after its successors
+	Corrupt                       // changes the last byte of a message of 512 bytes or more
+	KeepBuffer                    // reads the caller's buffer after a short send has returned
+	Truncate                      // truncates a short send that exceeds the limit instead of returning ErrTooLong
+	WrongID                       // delivers every 13th message to another handler
+	LieClaimed                    // claims put bcopy, which returns ErrUnsupported
+	LieUnclaimed                  // implements get short, which it does not claim
+	LoseCompletion                // does not complete every 13th zero-copy operation
+	DoubleCompletion              // calls the completion function twice
+	CompleteTwice                 // calls Completion.Complete twice for one operation
+	LoseCancel                    // Close of an EP does not complete the outstanding operations
+	LoseNested                    // the same, only when a completion function closes the EP
+	FlushEarly                    // Flush returns complete while operations are outstanding
+	FenceNothing                  // posts a put after the fence that follows it
+	FenceLong                     // posts a short put after the fence and the zero-copy put that follow it
+	IgnoreKey                     // accepts any key for the region that contains raddr
+	HideFault                     // drops an access out of bounds without an error
+	SilentFailure                 // does not call OnError
+	RepeatFailure                 // calls OnError twice
+	RoundAtomics                  // rounds a misaligned address of an atomic down
+	TearAtomics                   // executes a fetch-and-add as a read and a later write
+	LeakDescriptor                // Release of a descriptor does nothing
+	UnfairPending                 // dispatches no other EP until the first one has no pending requests
+	PendingLIFO                   // dispatches the newest pending request first
+	PendingTwice                  // dispatches a pending request again after its success
+	Overtake                      // accepts posts while requests of the EP are pending
+	LoseWakeup                    // every third Arm returns nil without arming
+	LieArmed                      // StillArmed returns true when a post needs Progress
+	TrustAddress                  // Reachable returns true for every address
+	TrustKey                      // UnpackRKey accepts any bytes
+	CloseInUse                    // Close of a domain returns nil while an iface is open
+	KeepMem                       // Mem.Close returns nil while peers can still access the memory
+	ForgetMem                     // the same, after an iface was closed
+	KeepLocal                     // writes the buffer of a zero-copy get after its completion
+	Allocate                      // allocates for each operation
+	SpawnGoroutine                // starts a goroutine for each operation
+	LieClass                      // implements atomics, which it does not claim
+	LieCost                       // declares no cost for a variant that it claims
+	ReleaseAll                    // ReleaseRKey releases every unpacked copy of the key
+	CompleteEarly                 // fires a completion before the posting call has returned
+	BlindCheck                    // Check reports every peer as alive
+	LoseCheck                     // does not complete a Check
+	KeepCopied                    // writes the buffer of a bcopy get after its completion
+	LoseRecall                    // Recall does nothing
+	KeepQueue                     // Queue.Stop does nothing
+	ShortLength                   // a queue receive reports at most the length of its first IOV
+	NotifyEarly                   // delivers a notification before the data of its put
+	NotifyTwice                   // delivers a notification twice
+	LieGuarded                    // claims that it detects a Progress call inside Progress
+	LieMapped                     // GetMapped returns true for memory that it cannot read
+	MapBeyond                     // Map returns memory that the key does not permit to read
+	MapCopy                       // Map returns a copy of the memory
+	LieLimit                      // declares a limit that is one byte too high
+	faultCount
 )
 
-var kindNames = [kindEnd]string{
+var faultNames = [faultCount]string{
 	"drop", "duplicate", "reorder", "corrupt", "keep-buffer", "truncate", "wrong-id", "lie-claimed",
-	"lie-unclaimed", "lose-completion", "double-completion", "end-twice", "lose-cancel", "lose-nested", "flush-early",
+	"lie-unclaimed", "lose-completion", "double-completion", "complete-twice", "lose-cancel", "lose-nested", "flush-early",
 	"fence-nothing", "fence-long", "ignore-key", "hide-fault", "silent-failure", "repeat-failure",
 	"round-atomics", "tear-atomics", "leak-descriptor", "unfair-pending", "pending-lifo",
-	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
+	"pending-twice", "overtake", "lose-wakeup", "lie-armed", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
 	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded", "lie-mapped",
 	"map-beyond", "map-copy", "lie-limit",
 }
 
-// String returns the name of the kind.
-func (k Kind) String() string {
-	if k < kindEnd {
-		return kindNames[k]
+// String returns the name of the fault.
+func (k Fault) String() string {
+	if k < faultCount {
+		return faultNames[k]
 	}
-	return fmt.Sprintf("kind %d", uint8(k))
+	return fmt.Sprintf("fault %d", uint8(k))
 }
 
-// Kinds lists all kinds.
-func Kinds() []Kind {
-	all := make([]Kind, kindEnd)
+// Faults lists all faults.
+func Faults() []Fault {
+	all := make([]Fault, faultCount)
 	for k := range all {
-		all[k] = Kind(k)
+		all[k] = Fault(k)
 	}
 	return all
 }
 
-// Layer returns a layer that breaks one rule. It is for the domains of one test. The transport below must claim what
-// the rule is about.
-func Layer(k Kind) wrap.Hooks {
+// Layer returns hooks that add fault k to the domains of one test. The wrapped transport must have the capability that
+// the broken rule is about.
+func Layer(k Fault) wrap.Hooks {
 	known := &regions{}
 	switch k {
 	case Drop, Duplicate, Reorder, Corrupt, KeepBuffer, Truncate, WrongID:
@@ -113,7 +112,7 @@ func Layer(k Kind) wrap.Hooks {
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Put = &refusingPut{e.Has.Put} }}
 	case LieUnclaimed:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, modest(i.Iface)} }}
-	case LoseCompletion, DoubleCompletion, EndTwice, LoseCancel, LoseNested:
+	case LoseCompletion, DoubleCompletion, CompleteTwice, LoseCancel, LoseNested:
 		return wrap.Hooks{EP: func(e *wrap.EP) { newBadCompletions(k, e) }}
 	case FlushEarly:
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.EP = &earlyFlush{e.EP} }}
@@ -122,7 +121,7 @@ func Layer(k Kind) wrap.Hooks {
 	case IgnoreKey, HideFault:
 		return wrap.Hooks{MD: known.watch, EP: func(e *wrap.EP) { known.guard(k, e) }}
 	case SilentFailure, RepeatFailure:
-		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.OnError = badTeller(k, i.OnError) }}
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.OnError = badReporter(k, i.OnError) }}
 	case RoundAtomics:
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Atomics = &roundingAtomics{e.Has.Atomics} }}
 	case TearAtomics:
@@ -179,5 +178,5 @@ func Layer(k Kind) wrap.Hooks {
 	panic("broken: " + k.String())
 }
 
-// garbage keeps allocations from being optimised away.
+// garbage receives the allocations of Allocate, so that the compiler does not remove them.
 var garbage atomic.Pointer[[64]byte]

@@ -2,7 +2,7 @@ package broken
 
 import "github.com/gucx/gucx/uct"
 
-// beforeEach is called before every data operation of an EP.
+// beforeEach is an interceptor that is called before every data operation of an EP.
 type beforeEach func()
 
 // Before implements wrap.Interceptor.
@@ -11,14 +11,13 @@ func (f beforeEach) Before(uct.Variant) error { f(); return nil }
 // After implements wrap.Interceptor.
 func (f beforeEach) After(uct.Variant, int, error) {}
 
-// hook is told when the completion of an operation fires, and then tells the user.
-// A post without completion has none.
+// hook is the completion that a broken transport passes to the real one in place of the user's.
 type hook struct {
 	uct.Completion
 	user *uct.Completion
 }
 
-// hooked returns a completion that calls then, which may call fire.
+// hooked returns a completion that calls then in place of user; then may call fire. It returns nil if user is nil.
 func hooked(user *uct.Completion, then func(*hook)) *uct.Completion {
 	if user == nil {
 		return nil

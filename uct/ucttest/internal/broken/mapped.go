@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// lyingMapped says that it has read whatever it is asked for.
+// lyingMapped returns true from GetMapped for every range.
 type lyingMapped struct{ uct.MappedGetter }
 
 func (m *lyingMapped) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
@@ -14,16 +14,16 @@ func (m *lyingMapped) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
 	return true
 }
 
-// badMapper returns memory that is not that of the peer.
+// badMapper returns local memory in place of the peer's.
 type badMapper struct {
 	uct.Mapper
-	kind Kind
+	fault Fault
 }
 
 func (m *badMapper) Map(raddr uint64, n int, key uct.RKey) (mem []byte, unmap func(), err error) {
 	mem, unmap, err = m.Mapper.Map(raddr, n, key)
 	switch {
-	case m.kind == MapCopy:
+	case m.fault == MapCopy:
 		mem = bytes.Clone(mem)
 	case err != nil:
 		mem, unmap, err = make([]byte, n), func() {}, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// keepingMem makes domains that close their memory with themselves, though Mem.Close
-// says that it is closed: always (KeepMem), or from when an iface has closed, which
-// then serves on until its domain closes (ForgetMem).
-func keepingMem(k Kind) wrap.Hooks {
+// keepingMem returns hooks for domains whose Mem.Close returns nil and does nothing: always (KeepMem), or after an
+// iface was closed (ForgetMem). Close of the domain closes the memory. With ForgetMem, Close of an iface does nothing
+// either, and the iface serves its peers until Close of the domain.
+func keepingMem(k Fault) wrap.Hooks {
 	late := &atomic.Bool{}
 	late.Store(k == KeepMem)
 	w := wrap.Hooks{}
@@ -31,7 +31,7 @@ func keepingMem(k Kind) wrap.Hooks {
 	return w
 }
 
-// keepingMD closes its memory with itself, and before that all ifaces that are late.
+// keepingMD closes in Close first the ifaces in ifaces, then the memory in kept, then the domain.
 type keepingMD struct {
 	uct.MD
 	late   *atomic.Bool // Close of memory does nothing
@@ -41,10 +41,11 @@ type keepingMD struct {
 	kept []uct.Mem
 }
 
-// remote are the rights of memory that peers reach.
+// remote is the set of access rights that let peers access memory.
 const remote = uct.AccessRemoteRead | uct.AccessRemoteWrite | uct.AccessRemoteAtomic
 
-// keep wraps memory that peers reach; a transport may want its own as local buffers.
+// keep wraps m if peers can access it. Memory with local access is not wrapped, because a transport may require its own
+// Mem for local buffers.
 func (g *keepingMD) keep(m uct.Mem, access uct.Access, err error) (uct.Mem, error) {
 	if err != nil || access&remote == 0 {
 		return m, err
@@ -101,7 +102,7 @@ func (m *keptMem) Close() error {
 	return m.Mem.Close()
 }
 
-// lateIface closes later than it says.
+// lateIface is an iface that keepingMD.Close closes; its own Close sets closed and returns nil.
 type lateIface struct {
 	uct.Iface
 	closed *atomic.Bool
@@ -112,7 +113,7 @@ func (i *lateIface) Close() error {
 	return nil
 }
 
-// keepingGet writes the buffer of a zero-copy get once more in a later Progress.
+// keepingGet clears the buffer of a zero-copy get in a Progress after its completion.
 type keepingGet struct {
 	uct.Getter
 	e *wrap.EP

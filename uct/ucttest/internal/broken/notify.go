@@ -7,27 +7,27 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// badNotifier brings words in a wrong way.
+// badNotifier delivers notifications twice, or before the data of their put.
 type badNotifier struct {
 	uct.Notifier
-	kind Kind
-	put  uct.Putter
-	e    *wrap.EP
+	fault Fault
+	put   uct.Putter
+	e     *wrap.EP
 }
 
-func breakingNotify(k Kind) wrap.Hooks {
+func breakingNotify(k Fault) wrap.Hooks {
 	return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) {
 		e.Has.Notify = &badNotifier{e.Has.Notify, k, e.Has.Put, e}
 	}}
 }
 
-// NotifyBcopy brings the word alone first. Then it brings it again with the data, or puts
-// the data when the word has gone.
+// NotifyBcopy first posts the notification without data. For NotifyTwice it then posts the notification with the data;
+// for NotifyEarly it puts the data in the third Progress after that.
 func (b *badNotifier) NotifyBcopy(buf []byte, raddr uint64, key uct.RKey, word uint32) error {
 	if err := b.Notifier.NotifyBcopy(nil, 0, 0, word); err != nil {
 		return err
 	}
-	if b.kind == NotifyTwice {
+	if b.fault == NotifyTwice {
 		return b.Notifier.NotifyBcopy(buf, raddr, key, word)
 	}
 	data, rounds := slices.Clone(buf), 0

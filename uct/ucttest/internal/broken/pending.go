@@ -7,14 +7,14 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// badIface dispatches pending requests of its own, badly.
+// badIface queues and dispatches pending requests in place of the transport, and breaks one rule of their order.
 type badIface struct {
 	uct.Iface
-	kind Kind
-	eps  []*badPending
+	fault Fault
+	eps   []*badPending
 }
 
-// badPending is the queue of an EP.
+// badPending is the queue of pending requests of an EP.
 type badPending struct {
 	uct.EP
 	iface   *badIface
@@ -22,10 +22,10 @@ type badPending struct {
 	running bool
 }
 
-func breakingPending(k Kind) wrap.Hooks {
+func breakingPending(k Fault) wrap.Hooks {
 	return wrap.Hooks{
 		Iface: func(i *wrap.Iface) {
-			i.Iface, i.Has.Watch, i.Has.Guarded = &badIface{Iface: i.Iface, kind: k}, nil, false
+			i.Iface, i.Has.Watch, i.Has.Guarded = &badIface{Iface: i.Iface, fault: k}, nil, false
 		},
 		EP: func(e *wrap.EP) {
 			q := &badPending{EP: e.EP, iface: e.On.Iface.(*badIface)}
@@ -38,13 +38,13 @@ func breakingPending(k Kind) wrap.Hooks {
 	}
 }
 
-// Progress dispatches the EPs in the order of their creation, each until it has
-// nothing left.
+// Progress dispatches the EPs in the order of their creation, each until its queue is empty or resources are
+// exhausted. For UnfairPending it dispatches an EP only when the queues of all older EPs are empty.
 func (i *badIface) Progress() int {
 	n := i.Iface.Progress()
 	for _, q := range i.eps {
 		q.dispatch()
-		if i.kind == UnfairPending && len(q.queue) > 0 {
+		if i.fault == UnfairPending && len(q.queue) > 0 {
 			break
 		}
 	}
@@ -54,7 +54,7 @@ func (i *badIface) Progress() int {
 func (q *badPending) dispatch() {
 	for count := len(q.queue); count > 0 && len(q.queue) > 0; count-- {
 		at := 0
-		if q.iface.kind == PendingLIFO {
+		if q.iface.fault == PendingLIFO {
 			at = len(q.queue) - 1
 		}
 		r := q.queue[at]
@@ -62,7 +62,7 @@ func (q *badPending) dispatch() {
 		r.Next = nil
 		q.running = true
 		err := r.Func(r)
-		if err == nil && q.iface.kind == PendingTwice {
+		if err == nil && q.iface.fault == PendingTwice {
 			err = r.Func(r)
 		}
 		q.running = false
@@ -74,7 +74,7 @@ func (q *badPending) dispatch() {
 	}
 }
 
-// AddPending asks the transport whether there are resources, and queues here.
+// AddPending returns the transport's error (ErrBusy if there are resources) or queues r.
 func (q *badPending) AddPending(r *uct.PendingReq) error {
 	if r.Next != nil {
 		return uct.ErrInvalidParam
@@ -99,14 +99,14 @@ func (q *badPending) PurgePending(f func(*uct.PendingReq)) {
 	}
 }
 
-// queuedAM holds direct posts back while requests wait; or does not.
+// queuedAM returns ErrNoResource from direct posts while requests are pending, except for Overtake.
 type queuedAM struct {
 	uct.AMSender
 	q *badPending
 }
 
 func (a *queuedAM) blocked() bool {
-	return len(a.q.queue) > 0 && !a.q.running && a.q.iface.kind != Overtake
+	return len(a.q.queue) > 0 && !a.q.running && a.q.iface.fault != Overtake
 }
 
 func (a *queuedAM) AMShort(id uint8, hdr uint64, payload []byte) error {

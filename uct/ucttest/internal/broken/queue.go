@@ -5,38 +5,38 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// badQueues makes queues that break a rule.
+// badQueues creates queues that break a rule.
 type badQueues struct {
 	uct.Queuer
-	kind Kind
+	fault Fault
 }
 
-func breakingQueues(k Kind) wrap.Hooks {
+func breakingQueues(k Fault) wrap.Hooks {
 	return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Queues = &badQueues{e.Has.Queues, k} }}
 }
 
-// NewQueue makes a bad one.
+// NewQueue implements uct.Queuer.
 func (b *badQueues) NewQueue(depth int) (uct.Queue, error) {
 	q, err := b.Queuer.NewQueue(depth)
-	return &badQueue{q, b.kind}, err
+	return &badQueue{q, b.fault}, err
 }
 
 type badQueue struct {
 	uct.Queue
-	kind Kind
+	fault Fault
 }
 
 // Stop does nothing for KeepQueue.
 func (q *badQueue) Stop() error {
-	if q.kind == KeepQueue {
+	if q.fault == KeepQueue {
 		return nil
 	}
 	return q.Queue.Stop()
 }
 
-// Post forgets, for ShortLength, what is beyond the first piece.
+// Post reports, for ShortLength, at most the length of the first IOV as the length of the receive.
 func (q *badQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
-	if q.kind != ShortLength {
+	if q.fault != ShortLength {
 		return q.Queue.Post(r, iov)
 	}
 	inner, first := &uct.QueueRecv{}, len(iov[0].Buf)
@@ -47,7 +47,7 @@ func (q *badQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	return q.Queue.Post(inner, iov)
 }
 
-// forgetfulQueues hands out connections whose Recall does nothing.
+// forgetfulQueues returns connections whose Recall does nothing.
 type forgetfulQueues struct{ uct.Queuer }
 
 // Attach implements uct.QueueSender.
@@ -58,5 +58,5 @@ func (q *forgetfulQueues) Attach(number uint32) (uct.QueueConn, error) {
 
 type forgetfulConn struct{ uct.QueueConn }
 
-// Recall says that all is certain.
+// Recall returns as if no send were outstanding.
 func (forgetfulConn) Recall(*uct.Completion) (bool, error) { return false, nil }

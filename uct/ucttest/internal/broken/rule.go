@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// withoutAtomics are attributes that do not claim atomics.
+// withoutAtomics returns the attributes of i without the claim of atomics.
 func withoutAtomics(i uct.Iface) *uct.IfaceAttr {
 	a := *i.Attr()
 	a.Caps &^= uct.CapAtomic
@@ -16,56 +16,56 @@ func withoutAtomics(i uct.Iface) *uct.IfaceAttr {
 	return &a
 }
 
-// withoutCost are attributes that have forgotten a cost.
+// withoutCost returns the attributes of i without the cost of put bcopy.
 func withoutCost(i uct.Iface) *uct.IfaceAttr {
 	a := *i.Attr()
 	a.Costs[uct.PutBcopy] = uct.Cost{}
 	return &a
 }
 
-// withLongerPut are attributes with a limit of put zcopy that is too high by a byte.
+// withLongerPut returns the attributes of i with a limit of put zcopy that is one byte too high.
 func withLongerPut(i uct.Iface) *uct.IfaceAttr {
 	a := *i.Attr()
 	a.Put.MaxZcopy++
 	return &a
 }
 
-// releasingAll makes domains that give each key one number, also when it is unpacked
-// twice, and take it back with the first release.
+// releasingAll returns hooks for domains that unpack each key to the same value every time and invalidate that value
+// with the first release.
 func releasingAll() wrap.Hooks {
-	var gone sync.Map // of keys
+	var released sync.Map // of uct.RKey
 	return wrap.Hooks{
-		MD: func(m *wrap.MD) { m.Has.Keys = &forgetfulKeys{m.Has.Keys, &gone} },
-		EP: func(e *wrap.EP) { e.Has.Put = &forgetfulPut{e.Has.Put, &gone} },
+		MD: func(m *wrap.MD) { m.Has.Keys = &forgetfulKeys{m.Has.Keys, &released} },
+		EP: func(e *wrap.EP) { e.Has.Put = &forgetfulPut{e.Has.Put, &released} },
 	}
 }
 
 type forgetfulKeys struct {
 	uct.RKeyUnpacker
-	gone *sync.Map
+	released *sync.Map
 }
 
 func (k *forgetfulKeys) UnpackRKey(b []byte) (uct.RKey, error) {
 	key, err := k.RKeyUnpacker.UnpackRKey(b)
-	k.gone.Delete(key)
+	k.released.Delete(key)
 	return key, err
 }
 
-func (k *forgetfulKeys) ReleaseRKey(key uct.RKey) { k.gone.Store(key, true) }
+func (k *forgetfulKeys) ReleaseRKey(key uct.RKey) { k.released.Store(key, true) }
 
 type forgetfulPut struct {
 	uct.Putter
-	gone *sync.Map
+	released *sync.Map
 }
 
 func (p *forgetfulPut) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
-	if _, gone := p.gone.Load(key); gone {
+	if _, released := p.released.Load(key); released {
 		return uct.ErrRemoteAccess
 	}
 	return p.Putter.PutShort(buf, raddr, key)
 }
 
-// earlyPut completes what it posts at once, and says that the completion comes later.
+// earlyPut calls the completion of a zero-copy put before PutZcopy returns pending.
 type earlyPut struct{ uct.Putter }
 
 func (p *earlyPut) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
@@ -76,7 +76,7 @@ func (p *earlyPut) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Co
 	return pending, err
 }
 
-// keepingCopy writes the buffer of a copied get once more in a later Progress.
+// keepingCopy clears the buffer of a bcopy get in a Progress after its completion.
 type keepingCopy struct {
 	uct.Getter
 	e *wrap.EP
@@ -89,14 +89,14 @@ func (g *keepingCopy) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Co
 	}))
 }
 
-// badChecker looks at nothing, or tells nobody.
+// badChecker reports every peer as alive (BlindCheck) or does not complete the check (LoseCheck).
 type badChecker struct {
 	uct.Checker
-	kind Kind
+	fault Fault
 }
 
 func (b *badChecker) Check(c *uct.Completion) (bool, error) {
-	if b.kind == BlindCheck {
+	if b.fault == BlindCheck {
 		return false, nil
 	}
 	return b.Checker.Check(hooked(c, func(*hook) {}))

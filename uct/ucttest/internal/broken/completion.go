@@ -7,33 +7,33 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// badCompletions spoils completions of zcopy puts and sends.
+// badCompletions loses or repeats the completions of zero-copy puts and sends of an EP.
 type badCompletions struct {
-	kind   Kind
+	fault  Fault
 	n      int
-	firing int // completions that run
+	firing int // completion functions that are running
 	closed bool
-	nested bool // closed by a completion
+	nested bool // a completion function closed the EP
 }
 
-func newBadCompletions(k Kind, e *wrap.EP) {
-	b := &badCompletions{kind: k}
-	e.Has.AM, e.Has.Put, e.EP = &badAMEnd{e.Has.AM, b}, &badPutEnd{e.Has.Put, b}, &badClose{e.EP, b}
+func newBadCompletions(k Fault, e *wrap.EP) {
+	b := &badCompletions{fault: k}
+	e.Has.AM, e.Has.Put, e.EP = &badAMCompletion{e.Has.AM, b}, &badPutCompletion{e.Has.Put, b}, &badClose{e.EP, b}
 }
 
-// spoil replaces the completion of an operation.
+// spoil returns a completion that replaces c and passes its call to c, except as the fault requires.
 func (b *badCompletions) spoil(c *uct.Completion) *uct.Completion {
 	b.n++
 	bad := b.n%badEvery == 0
 	return hooked(c, func(h *hook) {
 		switch {
-		case b.kind == LoseCompletion && bad, b.kind == LoseCancel && b.closed, b.kind == LoseNested && b.nested:
+		case b.fault == LoseCompletion && bad, b.fault == LoseCancel && b.closed, b.fault == LoseNested && b.nested:
 			return
-		case b.kind == DoubleCompletion && bad:
+		case b.fault == DoubleCompletion && bad:
 			h.user.Count++
 			h.fire()
 			h.user.Func(h.user)
-		case b.kind == EndTwice && bad:
+		case b.fault == CompleteTwice && bad:
 			defer h.user.Complete(h.Status)
 		}
 		b.firing++
@@ -42,21 +42,21 @@ func (b *badCompletions) spoil(c *uct.Completion) *uct.Completion {
 	})
 }
 
-type badAMEnd struct {
+type badAMCompletion struct {
 	uct.AMSender
 	b *badCompletions
 }
 
-func (a *badAMEnd) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
+func (a *badAMCompletion) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
 	return a.AMSender.AMZcopy(id, hdr, iov, a.b.spoil(c))
 }
 
-type badPutEnd struct {
+type badPutCompletion struct {
 	uct.Putter
 	b *badCompletions
 }
 
-func (p *badPutEnd) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (p *badPutCompletion) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	return p.Putter.PutZcopy(iov, raddr, key, p.b.spoil(c))
 }
 
@@ -71,7 +71,7 @@ func (e *badClose) Close() error {
 	return e.EP.Close()
 }
 
-// earlyFlush says that flushes are complete at once.
+// earlyFlush returns from Flush as if all operations were complete.
 type earlyFlush struct{ uct.EP }
 
 func (e *earlyFlush) Flush(*uct.Completion) (bool, error) {
@@ -79,24 +79,24 @@ func (e *earlyFlush) Flush(*uct.Completion) (bool, error) {
 	return false, err
 }
 
-// badTeller makes an OnError that tells of failures never or twice.
-func badTeller(k Kind, tell func(uct.EP, error)) func(uct.EP, error) {
+// badReporter returns an OnError that calls report twice (RepeatFailure) or never.
+func badReporter(k Fault, report func(uct.EP, error)) func(uct.EP, error) {
 	return func(ep uct.EP, err error) {
 		if k == RepeatFailure {
-			tell(ep, err)
-			tell(ep, err)
+			report(ep, err)
+			report(ep, err)
 		}
 	}
 }
 
-// regions are the memory of all domains of a broken transport.
+// regions lists the allocated memory of all domains of a broken transport.
 type regions struct {
 	mu   sync.Mutex
 	mems []uct.Mem
 	md   map[uct.Mem]uct.RKeyUnpacker
 }
 
-// watch makes the domain tell of its memory.
+// watch adds the memory that m allocates to r.
 func (r *regions) watch(m *wrap.MD) {
 	if m.Has.Alloc != nil {
 		m.Has.Alloc = &watchedAllocator{m.Has.Alloc, m.Has.Keys, r}
@@ -124,7 +124,7 @@ func (a *watchedAllocator) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	return mem, nil
 }
 
-// find is the newest region in which the range lies, with its right key.
+// find returns the key of the newest region that contains the n bytes at raddr; ok is false if there is none.
 func (r *regions) find(raddr uint64, n int) (key uct.RKey, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,27 +144,27 @@ func (r *regions) find(raddr uint64, n int) (key uct.RKey, ok bool) {
 	return 0, false
 }
 
-// guardedPut breaks the rules of remote access for short puts.
+// guardedPut replaces the key of a short put, or drops a short put out of bounds.
 type guardedPut struct {
 	uct.Putter
-	kind Kind
-	r    *regions
+	fault Fault
+	r     *regions
 }
 
-func (r *regions) guard(k Kind, e *wrap.EP) { e.Has.Put = &guardedPut{e.Has.Put, k, r} }
+func (r *regions) guard(k Fault, e *wrap.EP) { e.Has.Put = &guardedPut{e.Has.Put, k, r} }
 
 func (g *guardedPut) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	right, ok := g.r.find(raddr, len(buf))
 	switch {
-	case g.kind == HideFault && !ok:
+	case g.fault == HideFault && !ok:
 		return nil
-	case g.kind == IgnoreKey && ok:
+	case g.fault == IgnoreKey && ok:
 		key = right
 	}
 	return g.Putter.PutShort(buf, raddr, key)
 }
 
-// spawningEP has goroutines that last as long as it.
+// spawningEP starts a goroutine for each operation. The goroutines return when the EP is closed.
 type spawningEP struct {
 	uct.EP
 	once sync.Once
