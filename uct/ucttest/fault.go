@@ -23,7 +23,7 @@ var faultChecks = []check{
 	},
 	{
 		name: "fault/stale-key",
-		rule: "after Mem.Close no peer reaches the memory: a key that was handed out is refused",
+		rule: "after Mem.Close no peer can access the memory: a key that was packed before is refused",
 		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkStaleKey,
 	},
 	{
@@ -37,7 +37,7 @@ var faultChecks = []check{
 	},
 	{
 		name: "fault/failed-ep",
-		rule: "an EP that failed refuses work with ErrEPFailed; what was in flight ends once, with an error; its pending requests are dispatched and see ErrEPFailed",
+		rule: "posts on a failed EP return ErrEPFailed; each operation in flight completes once, with an error; its pending requests are dispatched, and their posts return ErrEPFailed",
 		need: uct.CapErrRemoteMem, any: uct.CapPut, run: checkFailedEP,
 	},
 }
@@ -48,11 +48,11 @@ type access struct {
 	need  uct.Access
 	align uint64
 	len   int
-	// post posts it; c is nil if the operation has no completion.
+	// post posts the operation; c is nil if the operation has no completion.
 	post func(p *pair, l *link, raddr uint64, key uct.RKey) (c *comp, err error)
 }
 
-// accesses are all claimed operations, with 8 bytes or the least that they take.
+// accesses returns all claimed operations, each with 8 bytes or its minimum length.
 func accesses(a *uct.IfaceAttr) []access {
 	var all []access
 	for _, v := range claimedPut(a) {
@@ -81,7 +81,7 @@ func accesses(a *uct.IfaceAttr) []access {
 	return all
 }
 
-// since is the completion that was made after the first n, if any.
+// since returns the completion created after the first n, or nil.
 func (p *pair) since(n int) *comp {
 	if len(p.comps) > n {
 		return p.comps[n]
@@ -89,7 +89,7 @@ func (p *pair) since(n int) *comp {
 	return nil
 }
 
-// denied posts x on an EP of its own, where it must be refused or fail the EP.
+// denied posts x on a new EP. The post must return an error or the EP must fail.
 func (p *pair) denied(t checkT, what string, x *access, raddr uint64, key uct.RKey) {
 	t.Helper()
 	what = x.name + " " + what
@@ -118,7 +118,7 @@ func (p *pair) denied(t checkT, what string, x *access, raddr uint64, key uct.RK
 	p.closeLink(t, back)
 }
 
-// failures is the number of calls of OnError for l.
+// failures returns the number of calls of OnError for l.
 func (p *pair) failures(l *link) int {
 	n := 0
 	for _, e := range l.From.Errors {
@@ -129,7 +129,7 @@ func (p *pair) failures(l *link) int {
 	return n
 }
 
-// refuses checks that a failed EP takes no work.
+// refuses checks that posts on a failed EP return ErrEPFailed.
 func (p *pair) refuses(t checkT, l *link, what string) {
 	t.Helper()
 	assert.ErrorIs(t, p.post(l, 0), uct.ErrEPFailed, "%s: a post after the failure", what)
@@ -139,7 +139,7 @@ func (p *pair) refuses(t checkT, l *link, what string) {
 	assert.ErrorIs(t, l.EP.AddPending(&r), uct.ErrEPFailed, "%s: AddPending after the failure", what)
 }
 
-// works checks that l still carries operations.
+// works checks that operations on l complete.
 func (p *pair) works(t checkT, l *link, what string) {
 	t.Helper()
 	if l.AM != nil {
@@ -207,7 +207,7 @@ func checkStaleKey(t checkT, p *pair) {
 		p.flush(t, p.AB)
 		require.NoError(t, mem.Close())
 		p.denied(t, "after the memory was closed", &x, raddr, key)
-		again := p.memory(t, p.B, 4096, uct.AccessAll) // may be at the same place
+		again := p.memory(t, p.B, 4096, uct.AccessAll) // may have the same address
 		scribble(again.Bytes())
 		p.denied(t, "with a key of older memory at this place", &x, again.Addr(), key)
 		assert.True(t, untouched(again.Bytes()), "%s with a stale key wrote", x.name)
@@ -267,7 +267,7 @@ func checkFailedEP(t checkT, p *pair) {
 	p.until(t, "OnError was not called", func() bool { return p.failures(l) > 0 })
 	p.until(t, "pending requests of a failed ep were not dispatched", func() bool { return len(*seen) == queued })
 	for _, err := range *seen {
-		if err != nil { // nil: it was dispatched before the failure was known
+		if err != nil { // nil: the request was dispatched before the EP failed
 			assert.ErrorIs(t, err, uct.ErrEPFailed, "a pending request")
 		}
 	}
@@ -281,8 +281,7 @@ func checkFailedEP(t checkT, p *pair) {
 	assert.Equal(t, 1, p.failures(l), "calls of OnError")
 }
 
-// queueBehind queues requests on l as far as it takes them; seen gets the results
-// of their posts that were not ErrNoResource.
+// queueBehind queues up to four requests on l. seen receives the results of their posts other than ErrNoResource.
 func (p *pair) queueBehind(l *link) (queued int, seen *[]error) {
 	seen = new([]error)
 	for i := range 4 {

@@ -9,28 +9,27 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// What memory holds in checks of revocation.
+// Contents of memory in checks of revocation.
 const (
 	floodByte = 0xA5 // written by operations
-	oldByte   = 0x11 // there before they begin
-	ownByte   = 0x3C // written by the owner after he has the memory back: nobody may change or see it
+	oldByte   = 0x11 // initial content of the target
+	ownByte   = 0x3C // written by the owner after Mem.Close: no peer may read or overwrite it
 )
 
-// floodLen is the length in bytes of the region that is flooded, and of each long
-// operation as far as the transport takes so much: several times what a transport copies
-// before it looks at the key again.
+// floodLen is the length of the target region in bytes, and the maximum length of one operation. It is several times
+// the length that a transport copies between two checks of the key.
 const floodLen = 1 << 20
 
-// floodKind is an operation that is posted again and again.
+// floodKind is an operation that a flood repeats.
 type floodKind struct {
 	name   string
-	access access // the same as a single operation, of a few bytes
-	n      int    // bytes of each
+	access access // the same variant as a single operation of a few bytes
+	n      int    // bytes of one operation
 	post   func(f *flood, off int) (pending bool, err error)
 }
 
-// floodKinds are the claimed kinds: long zero-copy ones, streams of short ones, and
-// atomics.
+// floodKinds returns the claimed operations: zero-copy operations of up to floodLen bytes, short and bcopy puts of up
+// to 4 KiB, and atomics.
 func floodKinds(a *uct.IfaceAttr) (out []floodKind) {
 	add := func(cap uct.Caps, name string, n int, post func(*flood, int) (bool, error)) {
 		for _, x := range accesses(a) {
@@ -60,23 +59,23 @@ func floodKinds(a *uct.IfaceAttr) (out []floodKind) {
 	return out
 }
 
-// flood accesses a region of a peer all the time, until its EP fails. It is driven by
-// the goroutine that owns the iface of its link; others read what is atomic.
+// flood repeats an operation on a region of a peer until its EP fails. The goroutine that owns the iface of its link
+// drives it; other goroutines may read the atomic fields.
 type flood struct {
 	kind  *floodKind
 	l     *link
 	key   uct.RKey
 	raddr uint64
-	iov   []uct.IOV // local buffer: what is put, or read into
+	iov   []uct.IOV // local buffer: source of puts, destination of gets
 
-	off    int          // of the next operation
-	open   int          // completions to come
-	posted atomic.Int64 // accepted
+	off    int          // offset of the next operation in the region
+	open   int          // outstanding completions
+	posted atomic.Int64 // operations that the EP accepted
 	steps  atomic.Int64
-	ended  atomic.Bool // nothing is posted any more
+	ended  atomic.Bool // step posts no more operations
 }
 
-// newFlood makes a flood from the memory of its link's side.
+// newFlood returns a flood of the region at raddr. Its local buffer is memory of l.From.
 func (p *pair) newFlood(t checkT, k *floodKind, l *link, raddr uint64, key uct.RKey) *flood {
 	t.Helper()
 	mem := p.memory(t, l.From, k.n, uct.AccessLocalWrite)
@@ -85,14 +84,14 @@ func (p *pair) newFlood(t checkT, k *floodKind, l *link, raddr uint64, key uct.R
 	return &flood{kind: k, l: l, raddr: raddr, key: key, iov: []uct.IOV{{Buf: buf, Mem: mem}}}
 }
 
-// Pack writes what is put.
+// Pack implements uct.Packer.
 func (f *flood) Pack(dst []byte) int { return copy(dst, f.iov[0].Buf) }
 
 func (f *flood) completion() *uct.Completion {
 	return &uct.Completion{Count: 1, Func: func(*uct.Completion) { f.open-- }}
 }
 
-// step posts, if the EP takes it, and progresses.
+// step posts one operation unless the flood has ended, and calls Progress.
 func (f *flood) step() {
 	if !f.ended.Load() {
 		f.post()
@@ -119,19 +118,18 @@ func (f *flood) post() {
 	}
 }
 
-// String tells of it in complaints.
+// String describes the flood in messages of failed checks.
 func (f *flood) String() string {
 	return fmt.Sprintf("%s of %d bytes, %d posted", f.kind.name, f.kind.n, f.posted.Load())
 }
 
-// runner is a goroutine that repeats something.
+// runner is a goroutine that calls a function in a loop.
 type runner struct {
 	stopped atomic.Bool
 	ended   chan struct{}
 }
 
-// repeat runs step on a goroutine of its own until stop, at the latest until the check
-// ends.
+// repeat calls step in a loop on a new goroutine until stop. The clean-up of the check calls stop.
 func repeat(t checkT, step func()) *runner {
 	r := &runner{ended: make(chan struct{})}
 	t.Cleanup(r.stop)
@@ -144,13 +142,13 @@ func repeat(t checkT, step func()) *runner {
 	return r
 }
 
-// stop ends the goroutine and waits for that. Idempotent.
+// stop waits until the goroutine has returned. Idempotent.
 func (r *runner) stop() {
 	r.stopped.Store(true)
 	<-r.ended
 }
 
-// progress is a step that drives an iface.
+// progress calls Progress once and yields if the iface was idle.
 func (s *side) progress() {
 	if s.Iface.Progress() == 0 {
 		runtime.Gosched()

@@ -9,10 +9,9 @@ import (
 	"github.com/gucx/gucx/uct/wrap"
 )
 
-// LocalPeer returns a Harness.StartPeer whose peers are goroutines of this process, for
-// configurations that no process serves. kill makes what a peer has opened vanish as
-// the death of its process would; the peer stands still meanwhile, and its objects must
-// still close afterwards, with or without errors.
+// LocalPeer returns a Harness.StartPeer whose peers are goroutines of this process, for configurations that cannot run
+// in another process. kill must destroy the peer's domain and iface as the death of its process would. The peer makes no
+// progress during kill. After kill, Close of its objects must return, with or without an error.
 func LocalPeer(h Harness, kill func(uct.MD, uct.Iface) error) func() (*Peer, error) {
 	return func() (*Peer, error) {
 		requests, toPeer := io.Pipe()
@@ -29,20 +28,20 @@ func LocalPeer(h Harness, kill func(uct.MD, uct.Iface) error) func() (*Peer, err
 	}
 }
 
-// localPeer is the power over a peer that is a goroutine.
+// localPeer is the Control of a peer that is a goroutine.
 type localPeer struct {
 	kill  func(uct.MD, uct.Iface) error
 	pipes []io.Closer
 	ended chan error
 	dead  bool
 
-	gate  sync.Mutex // held: the peer stands still
+	gate  sync.Mutex // locked while the peer is stopped
 	held  bool
 	md    uct.MD
 	iface uct.Iface
 }
 
-// stoppable opens domains whose iface stands still while the gate is shut.
+// stoppable returns an open function whose ifaces block in Progress while the peer is stopped.
 func (c *localPeer) stoppable(open func() (uct.MD, error)) func() (uct.MD, error) {
 	return func() (uct.MD, error) {
 		md, err := open()
@@ -56,7 +55,7 @@ func (c *localPeer) stoppable(open func() (uct.MD, error)) func() (uct.MD, error
 	}
 }
 
-// notingMD notes the transport's own iface.
+// notingMD stores the transport's iface in c.
 type notingMD struct {
 	uct.MD
 	c *localPeer
@@ -79,8 +78,7 @@ func (i *gatedIface) Progress() int {
 	return i.Iface.Progress()
 }
 
-// Stop implements Control. The peer does nothing else than Progress when it has
-// answered all requests.
+// Stop implements Control. The caller must have received all replies: the peer then does nothing but Progress.
 func (c *localPeer) Stop() error {
 	c.gate.Lock()
 	c.held = true

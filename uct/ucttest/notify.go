@@ -14,37 +14,37 @@ import (
 var notifyChecks = []check{
 	{
 		name: "notify/sizes",
-		rule: "a put with notification puts, of any length, and then brings its word, once; without bytes it brings the word alone",
+		rule: "a put with notification, of any length, delivers its notification once, after its data; a put of 0 bytes delivers the notification alone",
 		need: uct.CapNotify, run: checkNotifySizes,
 	},
 	{
 		name: "notify/order",
-		rule: "words and messages of one EP arrive in order, once each, under backpressure",
+		rule: "notifications and messages of one EP arrive in order, once each, under backpressure",
 		need: uct.CapNotify | uct.CapAM, run: checkNotifyOrder,
 	},
 	{
 		name: "notify/fence",
-		rule: "a word comes after the puts and atomics before a fence before it have taken effect",
+		rule: "a notification posted after a fence is delivered after the puts and atomics before the fence have taken effect",
 		need: uct.CapNotify, run: checkNotifyFence,
 	},
 	{
 		name: "notify/refused",
-		rule: "what is over the limits of put or not registered is refused with ErrTooLong or ErrInvalidParam, and brings no word",
+		rule: "a put with notification that exceeds the limits of put, or whose buffer is not registered, returns ErrTooLong or ErrInvalidParam and delivers no notification",
 		need: uct.CapNotify, run: checkNotifyRefused,
 	},
 	{
 		name: "notify/failed",
-		rule: "what was posted after a put that has failed at the target is not delivered, neither words nor messages",
+		rule: "notifications and messages posted after a put that failed at the target are not delivered",
 		need: uct.CapNotify | uct.CapErrRemoteMem, run: checkNotifyFailed,
 	},
 	{
 		name: "notify/unhandled",
-		rule: "words that find no handler are dropped, and cost nothing for good",
+		rule: "notifications without a handler are dropped and use up no resources",
 		need: uct.CapNotify, run: checkNotifyUnhandled,
 	},
 }
 
-// wordBox is a handler that notes words, and calls look with each.
+// wordBox is a handler that records notifications and calls look for each.
 type wordBox struct {
 	got  []uint32
 	look func(word uint32)
@@ -58,14 +58,14 @@ func (b *wordBox) HandleNotify(word uint32) {
 	}
 }
 
-// notes has the words that come over l noted.
+// notes sets a handler on l that records the notifications of l.
 func notes(l *link) *wordBox {
 	b := &wordBox{}
 	l.EP.Ops().Notify.SetNotifyHandler(b)
 	return b
 }
 
-// claimedNotify are the ways of a put with notification, each with a word.
+// claimedNotify returns the variants of a put with notification. Each posts the value of *word.
 func claimedNotify(a *uct.IfaceAttr, word *uint32) []putVariant {
 	m := &a.Put
 	pieces := func(n int) func(*pair, *link, uint64, uct.RKey, []byte) error {
@@ -95,11 +95,11 @@ func checkNotifySizes(t checkT, p *pair) {
 			scribble(target)
 			data, box := pattern(n, n), notes(p.BA)
 			box.look = func(uint32) {
-				assert.True(t, bytes.Equal(data, target[off:off+n]), "%s of %d bytes: the word came before the data", v.name, n)
+				assert.True(t, bytes.Equal(data, target[off:off+n]), "%s of %d bytes: the notification arrived before the data", v.name, n)
 			}
 			word = ^uint32(i) // all of its bits
 			require.NoError(t, p.push(t, func() error { return v.put(p, p.AB, p.AB.Raddr+uint64(off), p.AB.Key, data) }), v.name)
-			p.until(t, "no word", func() bool { return len(box.got) > 0 })
+			p.until(t, "no notification", func() bool { return len(box.got) > 0 })
 			p.flush(t, p.AB)
 			p.settle()
 			assert.Equal(t, []uint32{word}, box.got, "%s of %d bytes", v.name, n)
@@ -108,7 +108,7 @@ func checkNotifySizes(t checkT, p *pair) {
 	}
 }
 
-// notifyRounds are more words than a queue here holds.
+// notifyRounds is larger than the depth of the queues in these checks.
 const notifyRounds = 120
 
 func checkNotifyOrder(t checkT, p *pair) {
@@ -151,7 +151,7 @@ func checkNotifyFence(t checkT, p *pair) {
 			p.fenced(t, p.AB.EP.Fence)
 			before := len(box.got)
 			require.NoError(t, p.push(t, func() error { return v.put(p, p.AB, p.AB.Raddr+blockLen, p.AB.Key, pattern(0, 64)) }))
-			p.until(t, "no word", func() bool { return len(box.got) > before && s.done })
+			p.until(t, "no notification", func() bool { return len(box.got) > before && s.done })
 		}
 	}
 }
@@ -168,7 +168,7 @@ func checkNotifyRefused(t checkT, p *pair) {
 		assert.Equal(t, uct.ErrInvalidParam, err, "no Mem")
 	}
 	require.NoError(t, p.push(t, func() error { return n.NotifyBcopy(nil, 0, 0, 4) }))
-	p.until(t, "no word", func() bool { return len(box.got) > 0 })
+	p.until(t, "no notification", func() bool { return len(box.got) > 0 })
 	p.settle()
 	assert.Equal(t, []uint32{4}, box.got)
 }
@@ -188,9 +188,9 @@ func checkNotifyFailed(t checkT, p *pair) {
 		data := pattern(1, v.clamp(8))
 		if err := p.push(t, func() error { return v.put(p, l, beyond, key, data) }); err != nil {
 			require.ErrorIs(t, err, uct.ErrRemoteAccess, v.name)
-			continue // nothing was posted
+			continue // the put was not posted
 		}
-		l.failed, back.mayFail = true, true // a device may fail both ends of the connection
+		l.failed, back.mayFail = true, true // a device may fail both EPs of the connection
 		for _, post := range []func() error{
 			l.EP.Fence,
 			func() error { return l.EP.Ops().Notify.NotifyBcopy(nil, 0, 0, word) },
@@ -217,12 +217,12 @@ func checkNotifyUnhandled(t checkT, p *pair) {
 		p.flush(t, l)
 		p.settle()
 	}
-	for range tinyRxDepth + 1 { // receives and credits come back
+	for range tinyRxDepth + 1 { // more than the receives and credits of the connection
 		notify(p.AB, 1)
 	}
 	assert.Empty(t, box.got, "no handler")
 	p.BA.EP.Ops().Notify.SetNotifyHandler(box)
 	notify(p.AB, 2)
-	p.until(t, "no word", func() bool { return len(box.got) > 0 })
+	p.until(t, "no notification", func() bool { return len(box.got) > 0 })
 	assert.Equal(t, []uint32{2}, box.got)
 }

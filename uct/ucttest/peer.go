@@ -25,16 +25,16 @@ const (
 	peerReplyFD   = 4
 )
 
-// Control is the power over the process that a [Peer] lives in.
+// Control kills, stops and resumes the process of a [Peer].
 type Control interface {
-	Kill() error     // ends it at once, without any clean-up of its own
-	Stop() error     // suspends it: nothing of it runs
-	Continue() error // resumes it
-	Wait() error     // waits until it has ended
+	Kill() error     // kills the process; it runs no clean-up
+	Stop() error     // returns when no thread of the process runs
+	Continue() error // resumes the process
+	Wait() error     // waits until the process has exited
 }
 
-// Peer is the far end of a connection, somewhere else. It has an iface, an EP and
-// memory, progresses all the time, and does what it is asked.
+// Peer is the remote side of a connection, in another process or goroutine. It has an iface, an EP and memory, calls
+// Progress in a loop, and executes requests.
 type Peer struct {
 	Control
 	requests io.WriteCloser
@@ -43,15 +43,15 @@ type Peer struct {
 	once     sync.Once
 }
 
-// NewPeer makes a Peer that is driven over two streams, at the other end of which
-// [ServePeer] runs. The Peer closes them.
+// NewPeer returns a Peer that sends requests to a [ServePeer] over one stream and receives its replies over the other.
+// The Peer owns both streams and closes them.
 func NewPeer(requests io.WriteCloser, replies io.ReadCloser, c Control) *Peer {
 	p := &Peer{Control: c, requests: requests, enc: json.NewEncoder(requests), replies: make(chan reply, 1)}
 	go p.receive(replies)
 	return p
 }
 
-// receive ends when the peer closes its stream, at the latest when it is dead.
+// receive returns when the peer closes its stream or is dead.
 func (p *Peer) receive(r io.ReadCloser) {
 	defer close(p.replies)
 	defer r.Close()
@@ -65,7 +65,7 @@ func (p *Peer) receive(r io.ReadCloser) {
 	}
 }
 
-// Close lets the peer end and waits for it. Idempotent.
+// Close ends the requests, waits until the peer has exited and returns its error. Later calls return nil.
 func (p *Peer) Close() error {
 	var err error
 	p.once.Do(func() {
@@ -76,8 +76,8 @@ func (p *Peer) Close() error {
 	return err
 }
 
-// PeerMain turns the process into a peer, and does not return, if it was started
-// by [ExecPeer] with one of the given names. Call it first in TestMain.
+// PeerMain runs [ServePeer] and exits if [ExecPeer] started this process; otherwise it returns. TestMain must call it
+// first. harnesses maps the names of ExecPeer to harnesses.
 func PeerMain(harnesses map[string]Harness) {
 	name := os.Getenv(peerEnv)
 	if name == "" {
@@ -96,8 +96,8 @@ func PeerMain(harnesses map[string]Harness) {
 	os.Exit(0)
 }
 
-// ExecPeer returns a Harness.StartPeer that runs this test binary again; its
-// TestMain must call [PeerMain] with the name.
+// ExecPeer returns a Harness.StartPeer that runs this test binary as a child process. TestMain must call [PeerMain] with
+// a harness of that name.
 func ExecPeer(name string) func() (*Peer, error) {
 	return func() (*Peer, error) { return startProcess(name) }
 }

@@ -24,23 +24,22 @@ var peerChecks = []check{
 	},
 	{
 		name: "peer/killed",
-		rule: "when a peer dies operations complete once, with an error; OnError is called once for each EP: with ErrConnReset, with ErrTimedOut where the transport only sees missing replies, with ErrUnreachable before there was a connection; the EP then refuses work; other EPs work on",
+		rule: "when a peer dies, each operation completes once, with an error; OnError is called once for each EP: with ErrConnReset, with ErrTimedOut if the transport detects only missing replies, with ErrUnreachable if the EP was not yet connected; later posts on the EP fail; other EPs continue to work",
 		need: uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerKilled,
 	},
 	{
 		name: "peer/revoke",
-		rule: "Mem.Close keeps its promise against a process that accesses the memory, and against one that is stopped in the middle: registered memory may be in use then (ucs.InUseError), allocated memory is not waited for",
+		rule: "Mem.Close revokes the access of a process that is accessing the memory, and of one that is stopped during an access: for registered memory Close may then return ucs.InUseError; for allocated memory it returns without waiting",
 		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokePeer,
 	},
 	{
 		name: "peer/killed-idle",
-		rule: "an EP whose peer died while it was idle fails at the latest when it is used",
+		rule: "an EP whose peer died while the EP was idle fails at the next post at the latest",
 		need: uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerKilledIdle,
 	},
 }
 
-// checkRevokePeer closes memory that another process accesses, or is stopped in the
-// middle of an access to.
+// checkRevokePeer closes memory while another process accesses it, running or stopped.
 func checkRevokePeer(t checkT, p *pair) {
 	kinds := floodKinds(p.A.Iface.Attr())
 	for i, c := range []struct{ registered, stop bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
@@ -70,7 +69,7 @@ func (p *pair) tryRevokePeer(t checkT, k *floodKind, reg, stop bool) {
 		require.NoError(t, f.Stop())
 	}
 	f.revoke(t, mem, reg)
-	if !reg { // it is gone: another piece may get its place
+	if !reg { // the allocator may reuse the address range
 		mem = open(t, p, p.A)
 	}
 	fillWith(mem.Bytes(), ownByte)
@@ -85,13 +84,13 @@ func (p *pair) tryRevokePeer(t checkT, k *floodKind, reg, stop bool) {
 	require.NoError(t, f.Close())
 }
 
-// revoke closes memory that the peer accesses. If the peer stands still inside of
-// registered memory, the transport says so, and the peer goes on.
+// revoke closes memory that the peer accesses. If Close returns InUseError, because the peer was stopped during an
+// access to registered memory, revoke resumes the peer and closes the memory again.
 func (f *far) revoke(t checkT, mem uct.Mem, reg bool) {
 	t.Helper()
 	err := mem.Close()
 	if inUse := new(ucs.InUseError); reg && errors.As(err, &inUse) {
-		assert.NotEmpty(t, inUse.PIDs, "who is inside")
+		assert.NotEmpty(t, inUse.PIDs, "processes that access the memory")
 		require.NoError(t, f.Continue())
 		closeMem(t, mem)
 		return
@@ -99,17 +98,17 @@ func (f *far) revoke(t checkT, mem uct.Mem, reg bool) {
 	require.NoError(t, err, "close memory")
 }
 
-// flooded asks until cond holds of the answer, which it returns.
+// flooded sends opFlooded until cond is true for the reply, and returns that reply.
 func (f *far) flooded(t checkT, cond func(*reply) bool) (m reply) {
 	t.Helper()
-	f.p.eventually(t, "the peer stands still", func() bool {
+	f.p.eventually(t, "the peer makes no progress", func() bool {
 		m = f.ask(t, request{Op: opFlooded})
 		return cond(&m)
 	})
 	return m
 }
 
-// far is a peer and the EP to it.
+// far is a peer with an EP from A to it.
 type far struct {
 	*Peer
 	p *pair
@@ -120,12 +119,12 @@ type far struct {
 func (p *pair) startPeer(t checkT) *far {
 	t.Helper()
 	if p.h.StartPeer == nil {
-		t.Skipf("the harness starts no peer: what is claimed of peers elsewhere, and of their death, is not tried")
+		t.Skipf("the harness has no StartPeer: the claims about peers in other processes and about their death are not checked")
 	}
 	peer, err := p.h.StartPeer()
 	require.NoError(t, err, "start peer")
 	f := &far{Peer: peer, p: p}
-	t.Cleanup(func() { _ = peer.Close() }) // idempotent; checks look at the first result
+	t.Cleanup(func() { _ = peer.Close() }) // idempotent; the check itself asserts the result of the first Close
 	hello := f.ask(t, request{Op: opHello})
 	params := uct.EPParams{DeviceAddr: hello.Device, IfaceAddr: hello.Iface}
 	if !p.A.Iface.Attr().Caps.Has(uct.CapConnectIface) {
@@ -159,12 +158,12 @@ func (f *far) bind(t checkT, hello *reply) {
 	f.l.Key = key
 }
 
-// ask sends a request and progresses until the answer is there.
+// ask sends a request and progresses until the reply arrives.
 func (f *far) ask(t checkT, r request) reply {
 	t.Helper()
 	require.NoError(t, f.enc.Encode(r), r.Op)
 	var m reply
-	f.p.eventually(t, "the peer does not answer "+r.Op, func() bool {
+	f.p.eventually(t, "the peer does not reply to "+r.Op, func() bool {
 		select {
 		case got, ok := <-f.replies:
 			if !ok {
@@ -194,7 +193,7 @@ func checkPeerExchange(t checkT, p *pair) {
 		for i := range count {
 			require.NoError(t, p.push(t, func() error { return v.send(p, f.l, peerAMID, pattern(i, n)) }))
 		}
-		p.until(t, "the peer did not get all messages", func() bool {
+		p.until(t, "the peer did not receive all messages", func() bool {
 			return f.ask(t, request{Op: opReceived}).Received == count
 		})
 	}
@@ -214,7 +213,7 @@ func checkPeerExchange(t checkT, p *pair) {
 	f.leave(t)
 }
 
-// atomics tries each operation on the peer's memory.
+// atomics runs each claimed atomic on the peer's memory.
 func (f *far) atomics(t checkT) {
 	t.Helper()
 	for _, v := range claimedAtomics(f.p.A.Iface.Attr()) {
@@ -230,7 +229,7 @@ func (f *far) atomics(t checkT) {
 	}
 }
 
-// leave closes the EP and ends the peer, which must be content.
+// leave closes the EP and the peer, which must report no error.
 func (f *far) leave(t checkT) {
 	t.Helper()
 	f.p.closeLink(t, f.l)
@@ -239,13 +238,13 @@ func (f *far) leave(t checkT) {
 
 func checkPeerStopped(t checkT, p *pair) {
 	if !p.h.OneSided {
-		t.Skipf("the harness does not claim it")
+		t.Skipf("the harness does not claim OneSided")
 	}
 	f := p.startPeer(t)
 	if p.h.OneSidedAM {
 		f.ask(t, request{Op: opReceived})
 	}
-	// The first operation sets up what the transport connects lazily.
+	// The first operation connects a transport that connects lazily.
 	if v := claimedPut(p.A.Iface.Attr()); len(v) > 0 {
 		p.put(t, f.l, &v[0], 0, pattern(0, v[0].clamp(8)))
 	}
@@ -271,7 +270,7 @@ func checkPeerStopped(t checkT, p *pair) {
 	p.flushWith(t, f.l.EP.Flush, func() {})
 	require.NoError(t, f.Continue())
 	if p.h.OneSidedAM {
-		p.until(t, "the peer did not get the message", func() bool { return f.ask(t, request{Op: opReceived}).Received == 1 })
+		p.until(t, "the peer did not receive the message", func() bool { return f.ask(t, request{Op: opReceived}).Received == 1 })
 	}
 	got := f.ask(t, request{Op: opRead, Off: 256, Len: len(last)}).Data
 	assert.True(t, bytes.Equal(last, got), "what was put while the peer was stopped")
@@ -281,7 +280,7 @@ func checkPeerStopped(t checkT, p *pair) {
 func checkPeerKilled(t checkT, p *pair) {
 	f := p.startPeer(t)
 	f.l.failed = true
-	if f.l.AM != nil { // something in flight that needs the peer
+	if f.l.AM != nil { // messages to a stopped peer remain in flight
 		f.ask(t, request{Op: opReceived})
 		require.NoError(t, f.Stop())
 	}
@@ -310,7 +309,7 @@ func checkPeerKilled(t checkT, p *pair) {
 	require.NoError(t, f.Kill())
 	f.dead(t)
 	for _, c := range p.comps[before:] {
-		p.eventually(t, "an operation to a dead peer did not end", func() bool { return c.fired >= c.expect })
+		p.eventually(t, "an operation to a dead peer did not complete", func() bool { return c.fired >= c.expect })
 	}
 	if fl.expect > 0 && !p.h.OneSidedAM {
 		assert.NotEqual(t, ucs.StatusOK, fl.Status, "flush to a dead peer")
@@ -327,8 +326,8 @@ func checkPeerKilled(t checkT, p *pair) {
 
 func checkPeerKilledIdle(t checkT, p *pair) { p.dieIdle(t, (*far).dead) }
 
-// dieIdle kills a peer that was used, and to which nothing is under way, and looks at what
-// is left when notice has seen its death.
+// dieIdle uses an EP to a peer, flushes it and kills the peer. After notice has returned, OnError must have been called
+// once for the EP, and other EPs must work.
 func (p *pair) dieIdle(t checkT, notice func(*far, checkT)) {
 	t.Helper()
 	f := p.startPeer(t)
@@ -345,11 +344,11 @@ func (p *pair) dieIdle(t checkT, notice func(*far, checkT)) {
 	p.works(t, p.AB, "another ep")
 }
 
-// died are the reasons of an EP whose peer died, or was dead before it was connected.
-// It did not leave in order.
+// died lists the errors of an EP whose peer died before or after the EP was connected. ErrPeerClosed is not among them:
+// it means that the peer closed its iface.
 var died = []error{ucs.ErrConnReset, ucs.ErrTimedOut, ucs.ErrUnreachable}
 
-// postFar is a small operation on the peer.
+// postFar posts a small message or put to the peer.
 func (p *pair) postFar(f *far, i int) error {
 	if f.l.AM != nil {
 		return anyAM(p.A.Iface.Attr()).send(p, f.l, peerAMID, pattern(i, 64))
@@ -357,11 +356,11 @@ func (p *pair) postFar(f *far, i int) error {
 	return p.post(f.l, i)
 }
 
-// dead posts to a killed peer until the EP refuses.
+// dead posts to a killed peer until a post returns ErrEPFailed, and then waits for OnError.
 func (f *far) dead(t checkT) {
 	t.Helper()
 	var err error
-	f.p.eventually(t, "the death of the peer is not noticed", func() bool {
+	f.p.eventually(t, "the transport does not detect the death of the peer", func() bool {
 		err = f.p.postFar(f, 0)
 		return err != nil && err != uct.ErrNoResource
 	})

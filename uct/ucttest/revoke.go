@@ -15,32 +15,31 @@ import (
 var revokeChecks = []check{
 	{
 		name: "revoke/registered",
-		rule: "after Mem.Close of registered memory has returned nil no peer and no transport touches it, whatever was under way; the key is refused, and other memory works on",
+		rule: "after Mem.Close of registered memory has returned nil, no peer and no transport accesses it, whatever was in flight; the key is refused, and other memory remains accessible",
 		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokeRegistered,
 	},
 	{
 		name: "revoke/allocated",
-		rule: "after Mem.Close of allocated memory has returned the key is refused, and memory that takes its place is not touched by what was under way; other memory works on",
+		rule: "after Mem.Close of allocated memory has returned, the key is refused, and operations in flight do not access new memory at the same address; other memory remains accessible",
 		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokeAllocated,
 	},
 	{
 		name: "revoke/iface",
-		rule: "an iface may close while peers access memory of its domain, and Mem.Close keeps its promise after that",
+		rule: "an iface may be closed while peers access memory of its domain, and a later Mem.Close revokes the memory as usual",
 		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokeIface,
 	},
 	{
 		name: "revoke/local",
-		rule: "a zero-copy buffer is the caller's when the completion has fired, also if Close of the EP or iface has ended the operation",
+		rule: "the caller owns a zero-copy buffer again when the completion has fired, also if Close of the EP or iface canceled the operation",
 		any:  uct.CapPutZcopy | uct.CapGetZcopy, run: checkRevokeLocal,
 	},
 }
 
-// revokeRounds is how often memory is closed for each kind of operation, each time
-// after a different while.
+// revokeRounds returns the number of rounds for each operation. Round i closes the memory after 5*i more steps.
 func revokeRounds() int { return testenv.Rounds(2, 10) }
 
-// closeMem closes memory that peers may be in the middle of an access to. While they
-// are the transport may say so, each time after ucs.RevokeLimit.
+// closeMem closes memory that peers may be accessing. It calls Close again after each InUseError, which Close returns
+// after ucs.RevokeLimit, up to 30 times.
 func closeMem(t checkT, mem uct.Mem) {
 	t.Helper()
 	const tries = 30
@@ -54,14 +53,14 @@ func closeMem(t checkT, mem uct.Mem) {
 	require.NoError(t, err, "close memory")
 }
 
-// region makes memory of s that is to be revoked, by one of the ways there are.
+// region returns floodLen bytes of memory of s: registered or allocated.
 type region func(t checkT, p *pair, s *side) uct.Mem
 
 func registered(t checkT, p *pair, s *side) uct.Mem {
 	t.Helper()
 	reg := s.MD.Ext().Reg
 	if reg == nil {
-		t.Skipf("the md registers nothing")
+		t.Skipf("the md does not register memory")
 	}
 	mem, err := reg.Reg(make([]byte, floodLen), uct.AccessAll)
 	require.NoError(t, err, "register memory")
@@ -101,7 +100,7 @@ func checkRevokeAllocated(t checkT, p *pair) {
 	})
 }
 
-// eachFlood runs f for each kind of operation, a few times.
+// eachFlood calls f for revokeRounds rounds of each operation.
 func (p *pair) eachFlood(t checkT, f func(k *floodKind, round int)) {
 	t.Helper()
 	for _, k := range floodKinds(p.A.Iface.Attr()) {
@@ -112,19 +111,19 @@ func (p *pair) eachFlood(t checkT, f func(k *floodKind, round int)) {
 	}
 }
 
-// victim is memory that side B, or another, closes while A accesses it.
+// victim is memory that its owner closes while A accesses it.
 type victim struct {
 	p     *pair
-	s     *side // the owner
+	s     *side // owner of mem
 	mem   uct.Mem
 	buf   []byte
 	f     *flood
-	owned []uct.Mem // of which nobody but the owner may touch the bytes after Close
-	from  *runner   // drives A
-	at    *runner   // drives the owner
+	owned []uct.Mem // memory that only the owner may access after Close of mem
+	from  *runner   // drives A; nil if the check's goroutine does
+	at    *runner   // drives the owner; nil if the check's goroutine does
 }
 
-// flooded opens a region and begins to access it.
+// flooded opens a region of s and starts a flood of it from A.
 func (p *pair) flooded(t checkT, k *floodKind, s *side, open region) *victim {
 	t.Helper()
 	v := &victim{p: p, s: s, mem: open(t, p, s)}
@@ -139,14 +138,14 @@ func (p *pair) flooded(t checkT, k *floodKind, s *side, open region) *victim {
 	return v
 }
 
-// spend lets the flood go on for so many steps.
+// spend waits until the flood has made the given number of further steps.
 func (v *victim) spend(steps int64) {
 	for end := v.f.steps.Load() + steps; v.f.steps.Load() < end; runtime.Gosched() {
 		v.turn()
 	}
 }
 
-// turn makes a step of both sides where they have no goroutines.
+// turn runs one step of each side that has no goroutine.
 func (v *victim) turn() {
 	if v.from == nil {
 		v.f.step()
@@ -156,8 +155,7 @@ func (v *victim) turn() {
 	}
 }
 
-// underWay returns when operations are under way; the more rounds, the longer they
-// have been.
+// underWay returns when the EP has accepted three operations, and 5*round steps later.
 func (v *victim) underWay(t checkT, round int) {
 	t.Helper()
 	const accepted = 3
@@ -169,14 +167,15 @@ func (v *victim) underWay(t checkT, round int) {
 	v.spend(int64(round * 5))
 }
 
-// closeUnder closes the memory in the middle of the transfer.
+// closeUnder closes the memory while operations are in flight.
 func (v *victim) closeUnder(t checkT, round int) {
 	t.Helper()
 	v.underWay(t, round)
 	closeMem(t, v.mem)
 }
 
-// after lets the flood go on, and looks whether the owner is alone with his memory.
+// after continues the flood for 200 steps and checks that no operation read or wrote the memory in owned, and that the
+// key is refused.
 func (v *victim) after(t checkT) {
 	t.Helper()
 	const steps = 200
@@ -197,14 +196,14 @@ func (v *victim) after(t checkT) {
 	v.p.drop(t, v.f.iov[0].Mem)
 }
 
-// drop closes memory of the pair before the end of the check.
+// drop closes mem and removes it from the memory that the pair closes at the end of the check.
 func (p *pair) drop(t checkT, mem uct.Mem) {
 	t.Helper()
 	closeMem(t, mem)
 	p.mems = slices.DeleteFunc(p.mems, func(m uct.Mem) bool { return m == mem })
 }
 
-// join ends the goroutines and what is still under way.
+// join stops the goroutines and the flood, and waits for the outstanding completions.
 func (v *victim) join(t checkT) {
 	t.Helper()
 	if v.from != nil {
@@ -214,7 +213,7 @@ func (v *victim) join(t checkT) {
 		v.at.stop()
 	}
 	v.f.ended.Store(true)
-	v.p.eventually(t, "an operation did not end", func() bool { return v.f.open == 0 })
+	v.p.eventually(t, "an operation did not complete", func() bool { return v.f.open == 0 })
 }
 
 func checkRevokeIface(t checkT, p *pair) {
@@ -235,7 +234,7 @@ func checkRevokeIface(t checkT, p *pair) {
 		closeMem(t, v.mem)
 		if i%2 == 0 {
 			v.owned = append(v.owned, v.mem)
-		} else { // it is gone: another piece may get its place
+		} else { // the allocator may reuse the address range
 			v.owned = append(v.owned, allocated(t, p, c))
 		}
 		v.after(t)
@@ -243,8 +242,8 @@ func checkRevokeIface(t checkT, p *pair) {
 	p.works(t, p.AB, "another iface")
 }
 
-// checkRevokeLocal closes EP or iface in the middle of zero-copy operations, and then
-// uses their buffers.
+// checkRevokeLocal closes an EP or iface while zero-copy operations are in flight. Then it writes their buffers and
+// checks that no operation accesses them.
 func checkRevokeLocal(t checkT, p *pair) {
 	for _, k := range floodKinds(p.A.Iface.Attr()) {
 		if k.access.need == uct.AccessRemoteAtomic || k.n < floodLen/64 {
@@ -275,11 +274,11 @@ func (p *pair) tryLocal(t checkT, k *floodKind, round int) {
 	}
 	if round%2 == 0 {
 		p.closeLink(t, l)
-		p.eventually(t, "an operation did not end after Close of its ep", func() bool { return f.open == 0 })
+		p.eventually(t, "an operation did not complete after Close of its ep", func() bool { return f.open == 0 })
 	} else {
 		require.NoError(t, c.Iface.Close())
 		c.Iface, l.EP = nil, nil
-		require.Zero(t, f.open, "%v: completions that have not fired when the iface has closed", f)
+		require.Zero(t, f.open, "%v: completions that had not fired when Close of the iface returned", f)
 	}
 	fillWith(f.iov[0].Buf, ownByte)
 	p.settle()

@@ -9,13 +9,13 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// request asks a peer to do something.
+// request is a command for a peer.
 type request struct {
 	Op     string // one of the op constants
-	Device []byte // opConnect: addresses of the asker
+	Device []byte // opConnect: addresses of the test's side
 	Iface  []byte
 	EP     []byte
-	Key    []byte // opFlood: memory of the asker
+	Key    []byte // opFlood: memory of the test's side
 	Raddr  uint64
 	Kind   string // opFlood: name of a floodKind
 	Off    int    // opRead, opWrite: range of the peer's memory
@@ -24,7 +24,7 @@ type request struct {
 	Count  int    // opSend: messages; opQueue: receives to post
 }
 
-// reply answers a request.
+// reply is the peer's reply to a request.
 type reply struct {
 	Err      string
 	Device   []byte // opHello: addresses and memory of the peer
@@ -35,8 +35,8 @@ type reply struct {
 	Data     []byte // opRead; opQueued: the last message
 	Received int    // opReceived, opQueued: messages that arrived
 	Posted   int    // opFlooded: operations that were accepted
-	Steps    int    // and attempts
-	Foreign  int    // and bytes that only their owner may have seen
+	Steps    int    // opFlooded: attempts to post
+	Foreign  int    // opFlooded: bytes that the peer read and that only their owner may read
 	Number   uint32 // opQueue: of the peer's queue
 }
 
@@ -57,7 +57,7 @@ const (
 // the pattern of seed i.
 const peerAMID = 7
 
-// server is the peer's half.
+// server is the peer's side of a connection to a Peer.
 type server struct {
 	t    *recorder
 	pair *pair
@@ -65,13 +65,13 @@ type server struct {
 	link *link
 	in   *inbox
 
-	asker uct.EPParams // of the iface that the peer is connected to
-	flood *flood       // nil: it is idle
-	recvs *queueEnd    // nil: there was no opQueue
+	asker uct.EPParams // parameters of EPs to the test's iface
+	flood *flood       // nil before opFlood
+	recvs *queueEnd    // nil before opQueue
 }
 
-// ServePeer is a peer: it opens the transport and serves requests until they end.
-// It returns after everything is closed.
+// ServePeer is the main function of a peer: it opens the transport and serves requests until requests returns EOF.
+// Then it closes all objects and returns the failures of the peer, or nil.
 func ServePeer(h Harness, requests io.Reader, replies io.Writer) error {
 	t := &recorder{}
 	s := &server{t: t, pair: &pair{t: t, h: &h, opts: Options{TxDepth: tinyTxDepth, RxDepth: tinyRxDepth}}}
@@ -115,7 +115,7 @@ func (s *server) serve(queue <-chan request, enc *json.Encoder) {
 	}
 }
 
-// turn does what the peer does all the time.
+// turn does one step while no request is pending: it progresses the iface, or runs a step of the flood.
 func (s *server) turn() {
 	if s.flood == nil {
 		s.pair.round()
@@ -127,8 +127,7 @@ func (s *server) turn() {
 	s.flood.step()
 }
 
-// again connects once more after the EP has failed, as a peer with a key would that was
-// taken from it.
+// again replaces the failed EP by a new one, because a peer with a revoked key can also connect again.
 func (s *server) again() {
 	s.pair.closeLink(s.t, s.link)
 	ep, err := s.side.Iface.NewEP(s.asker)
@@ -206,7 +205,7 @@ func (s *server) connect(r *request) error {
 	return nil
 }
 
-// startFlood begins to access memory of the asker.
+// startFlood starts a flood of the memory that the request describes.
 func (s *server) startFlood(r *request) error {
 	var key uct.RKey
 	if u := s.side.MD.Ext().Keys; u != nil {
