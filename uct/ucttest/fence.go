@@ -12,7 +12,7 @@ import (
 var fenceChecks = []check{
 	{
 		name: "fence/matrix",
-		rule: "operations posted after a fence of the EP or iface take effect on the target after those posted before it, whatever the variants and lengths of both",
+		rule: "operations posted after a fence of the EP or iface take effect on the target after those posted before it, for all variants and lengths",
 		any:  uct.CapPut, run: checkFenceMatrix,
 	},
 	{
@@ -22,14 +22,14 @@ var fenceChecks = []check{
 	},
 }
 
-// The matrix works on a block of the target's memory, in which each 8-byte word has
-// the same value. Long operations cover it; short ones and atomics have a place near
-// its end, which the last part of a long one covers.
+// The matrix uses a block of the target's memory in which all 8-byte words have the same value. Large operations access
+// the whole block. Small operations and atomics access placeLen bytes at placeOff, near the end of the block, which the
+// last packets of a large operation access.
 const (
 	blockLen  = 12 << 10
 	placeOff  = blockLen - 128
-	placeLen  = 64 // of short operations, as far as the variant takes so much
-	backlog   = 6  // operations before the fence, as far as the queues take them
+	placeLen  = 64 // maximum length of small operations, in bytes
+	backlog   = 6  // maximum number of operations before the fence
 	wordBytes = 8
 )
 
@@ -37,18 +37,18 @@ const (
 type step struct {
 	name  string
 	reads bool
-	// post posts it. The words of its range become value, or are read into what it
-	// returns, which is complete when done is set.
+	// post posts the operation. It writes value to each word of its range, or reads the words into the data of the
+	// result, which is complete when its done is true.
 	post func(p *pair, l *link, value uint64) (*seen, error)
 }
 
-// seen is what an operation has read.
+// seen is the result of an operation.
 type seen struct {
-	data []byte // nil: it reads nothing
+	data []byte // nil for puts
 	done bool
 }
 
-// words is n bytes of words of a value.
+// words returns n bytes that consist of 8-byte words of the same value.
 func words(value uint64, n int) []byte {
 	b := make([]byte, 0, n+wordBytes)
 	for len(b) < n {
@@ -57,7 +57,7 @@ func words(value uint64, n int) []byte {
 	return b[:n]
 }
 
-// allWords reports whether every whole word of b has the value.
+// allWords reports whether every complete word of b has the value.
 func allWords(b []byte, value uint64) bool {
 	for ; len(b) >= wordBytes; b = b[wordBytes:] {
 		if binary.NativeEndian.Uint64(b) != value {
@@ -67,7 +67,7 @@ func allWords(b []byte, value uint64) bool {
 	return true
 }
 
-// steps are the claimed operations, short and long.
+// steps returns the claimed operations, each small and large.
 func steps(a *uct.IfaceAttr) (all []step) {
 	for _, v := range claimedPut(a) {
 		for _, r := range v.ranges() {
@@ -99,8 +99,8 @@ type span struct {
 	off, n int
 }
 
-// ranges are a short one, at the place, and a long one over the block; one of them if
-// the variant knows one length only.
+// ranges returns the ranges of the small and of the large operation, or only one of them if the limits of the variant
+// permit only one.
 func (v *opVariant) ranges() (out []span) {
 	if short := v.clamp(placeLen); short <= blockLen-placeOff {
 		out = append(out, span{"short", placeOff, short})
@@ -126,7 +126,7 @@ func getSeen(p *pair, l *link, v *getVariant, r span) (*seen, error) {
 	return s, err
 }
 
-// swapPlace gives the first word of the place a value.
+// swapPlace exchanges the word at placeOff for value.
 func swapPlace(p *pair, l *link, v *atomicVariant, value uint64) (*seen, error) {
 	call := &atomicCall{}
 	err := v.post(p, l, l.Raddr+placeOff, l.Key, 0, value, call)
@@ -137,7 +137,7 @@ func swapPlace(p *pair, l *link, v *atomicVariant, value uint64) (*seen, error) 
 	return s, err
 }
 
-// fenced pushes a fence.
+// fenced posts a fence and retries while it returns ErrNoResource.
 func (p *pair) fenced(t checkT, fence func() error) {
 	t.Helper()
 	require.NoError(t, p.push(t, fence), "fence")
@@ -149,7 +149,7 @@ type row struct {
 	fence         func() error
 	first, second *step
 	before, after []*seen
-	last          uint64 // value that was posted last
+	last          uint64 // value of the last posted operation
 }
 
 func checkFenceMatrix(t checkT, p *pair) {
@@ -169,7 +169,7 @@ func checkFenceMatrix(t checkT, p *pair) {
 	}
 }
 
-// tryFence runs a case in all its rows and returns a value that is new.
+// tryFence runs a case in all its rows. Values above value are unused; it returns the new maximum.
 func (p *pair) tryFence(t checkT, rows []*row, value uint64) uint64 {
 	t.Helper()
 	start := value
@@ -191,8 +191,7 @@ func (p *pair) tryFence(t checkT, rows []*row, value uint64) uint64 {
 	return value + 1
 }
 
-// postBefore posts operations of the first kind until resources are short; at least
-// one.
+// postBefore posts the first operation of the case up to backlog times, until ErrNoResource, but at least once.
 func (r *row) postBefore(t checkT, p *pair, value uint64) uint64 {
 	t.Helper()
 	for range backlog {
@@ -211,7 +210,7 @@ func (r *row) postBefore(t checkT, p *pair, value uint64) uint64 {
 	return value
 }
 
-// pushStep posts an operation once there are resources.
+// pushStep posts an operation and retries while the post returns ErrNoResource.
 func (p *pair) pushStep(t checkT, r *row, x *step, value uint64) (s *seen) {
 	t.Helper()
 	require.NoError(t, p.push(t, func() (err error) {
@@ -237,7 +236,7 @@ func ended(all []*seen) bool {
 	return true
 }
 
-// check compares the place, and what was read before and after the fence.
+// check checks the words at placeOff and the data that operations before and after the fence have read.
 func (r *row) check(t checkT, start uint64) {
 	t.Helper()
 	what := r.l.From.Name + ": " + r.first.name + ", fence, " + r.second.name

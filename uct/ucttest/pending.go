@@ -22,14 +22,13 @@ var pendingChecks = []check{
 	},
 	{
 		name: "pending/refused-stays-first",
-		rule: "a request that gets ErrNoResource stays first and is called again",
+		rule: "a request whose post returns ErrNoResource remains first in the queue and is called again",
 		need: uct.CapPending, run: checkPendingAgain,
 	},
 	{
 		name: "pending/fair",
 		rule: "EPs take turns in the dispatch of pending requests",
-		// Enough receive buffers: a receiver that refuses senders for a time is not the
-		// matter here.
+		// The receive queue is large, so that the receiver never delays a sender.
 		need: uct.CapPending, opts: Options{RxDepth: 2048}, run: checkPendingFair,
 	},
 	{
@@ -44,11 +43,10 @@ var pendingChecks = []check{
 	},
 }
 
-// exhaustLimit is how many posts without progress show that a transport does not
-// run out of resources.
+// exhaustLimit is the number of posts without ErrNoResource after which a check is skipped.
 const exhaustLimit = 1 << 14
 
-// post is a small operation on l that needs a resource: message i, or a put.
+// post posts message i on l, of 64 bytes, or a put of up to 8 bytes if the transport has no messages.
 func (p *pair) post(l *link, i int) error {
 	a := l.From.Iface.Attr()
 	if l.AM != nil {
@@ -58,8 +56,8 @@ func (p *pair) post(l *link, i int) error {
 	return v.put(p, l, l.Raddr, l.Key, pattern(i, v.clamp(8)))
 }
 
-// exhaust posts on l until resources are short and returns the number of posts
-// that were taken. It skips the check where that does not happen.
+// exhaust posts on l until ErrNoResource and returns the number of successful posts. It skips the check after
+// exhaustLimit posts.
 func (p *pair) exhaust(t checkT, l *link, from int) int {
 	t.Helper()
 	for i := range exhaustLimit {
@@ -69,7 +67,7 @@ func (p *pair) exhaust(t checkT, l *link, from int) int {
 		}
 		require.NoError(t, err)
 	}
-	t.Skipf("resources were never short in %d posts", exhaustLimit)
+	t.Skipf("no ErrNoResource in %d posts", exhaustLimit)
 	return 0
 }
 
@@ -81,8 +79,7 @@ type waiting struct {
 	done  bool
 }
 
-// queue makes a request that posts message i on l and queues it. log records
-// each success.
+// queue adds a pending request that posts message i on l. It calls log when the post succeeds.
 func (p *pair) queue(t checkT, l *link, i int, log func(*waiting)) *waiting {
 	t.Helper()
 	w := &waiting{i: i}
@@ -183,10 +180,10 @@ func checkPendingAgain(t checkT, p *pair) {
 	}
 	require.NoError(t, p.AB.EP.AddPending(r))
 	second := p.queue(t, p.AB, sent+1, func(*waiting) { assert.True(t, done, "overtook the first request") })
-	p.settle() // the resources come back; the requests still wait
+	p.settle() // the EP has resources again, and the requests are still pending
 	assert.Equal(t, uct.ErrNoResource, p.post(p.AB, -1), "a direct post while requests wait")
 	refuse = false
-	// Only new events make the iface dispatch again.
+	// The iface dispatches requests only after a new event.
 	other, _ := p.connect(t, p.A, p.B)
 	p.until(t, "a refused request was not called again", func() bool {
 		if !done {
@@ -197,7 +194,7 @@ func checkPendingAgain(t checkT, p *pair) {
 	p.arrivals(t, in, sent+2)
 }
 
-// postUnseen posts something on l that no inbox sees.
+// postUnseen posts a message on l that has no handler, or a put.
 func (p *pair) postUnseen(t checkT, l *link) {
 	t.Helper()
 	var err error
@@ -211,8 +208,8 @@ func (p *pair) postUnseen(t checkT, l *link) {
 	}
 }
 
-// Fairness is tried a few times: an EP may also wait for something of its own,
-// such as an acknowledgement that was lost.
+// fairTries is the number of attempts of the fairness check. One failure is allowed, because an EP may wait for an
+// event of its own, such as the retransmission of a lost ACK.
 const fairTries = 3
 
 func checkPendingFair(t checkT, p *pair) {
@@ -233,7 +230,7 @@ func checkPendingFair(t checkT, p *pair) {
 
 const fairLinks = 4
 
-// tryFair has many requests on each EP and says which EP starved, if one did.
+// tryFair queues many requests on each EP. It returns a description of the EP that starved, or "".
 func (p *pair) tryFair(t checkT, eps *[fairLinks]*link, in *inbox) string {
 	t.Helper()
 	const each = 128
@@ -282,12 +279,12 @@ func checkPendingRequeue(t checkT, p *pair) {
 		for next < sent+count {
 			if err := p.post(p.AB, next); err != nil {
 				if err == uct.ErrNoResource && next%2 == 0 {
-					return err // stay first
+					return err // the request remains first
 				}
 				if err = p.AB.EP.AddPending(r); err == uct.ErrBusy {
 					continue
 				}
-				return err // queued itself
+				return err // the request has queued itself
 			}
 			next++
 		}

@@ -14,12 +14,12 @@ import (
 var queueChecks = []check{
 	{
 		name: "queue/sizes",
-		rule: "a message to a queue, of any number of pieces, fills the pieces of the first receive in order; both ends complete once, the receive with the length",
+		rule: "a message to a queue, of any number of IOVs, fills the IOVs of the first receive in order; send and receive complete once, the receive with the length of the message",
 		need: uct.CapQueue, run: checkQueueSizes,
 	},
 	{
 		name: "queue/limits",
-		rule: "what is over an attribute or not registered is refused, and has no effect: ErrTooLong, ErrInvalidParam, ErrNoMemory; ErrNoResource when a queue or a connection is full",
+		rule: "a call that exceeds a limit of the attributes or has unregistered memory has no effect and returns ErrTooLong, ErrInvalidParam or ErrNoMemory; ErrNoResource when a queue or a connection is full",
 		need: uct.CapQueue, run: checkQueueLimits,
 	},
 	{
@@ -29,27 +29,27 @@ var queueChecks = []check{
 	},
 	{
 		name: "queue/waits",
-		rule: "a message without a receive waits, as long as it takes; other connections, active messages and flushes do not wait for it",
+		rule: "a message without a receive remains pending without a timeout; other connections, active messages and flushes do not wait for it",
 		need: uct.CapQueue, run: checkQueueWaits,
 	},
 	{
 		name: "queue/attach",
-		rule: "Attach returns ErrBusy when all connections are taken, and succeeds again when one was given back; Detach returns ErrBusy while a send is under way",
+		rule: "Attach returns ErrBusy while all connections are attached, and succeeds after one was detached; Detach returns ErrBusy while a send is outstanding",
 		need: uct.CapQueue, run: checkQueueAttach,
 	},
 	{
 		name: "queue/recall",
-		rule: "Recall ends what was not received with StatusCanceled and then tells; none of it is received later, Received counts what was, and the connection serves again",
+		rule: "Recall completes sends that were not received with StatusCanceled, and then itself; none of them is received later, Received counts the messages that were received, and the connection can send again",
 		need: uct.CapQueue, run: checkQueueRecall,
 	},
 	{
 		name: "queue/stop",
-		rule: "Stop gives receives without a message back, in order, with StatusCanceled; nothing is received any more, sends to the queue end with StatusCanceled, and the EP works on",
+		rule: "Stop completes receives without a message, in order, with StatusCanceled; the queue receives no more messages, sends to it complete with StatusCanceled, and the EP continues to work",
 		need: uct.CapQueue, run: checkQueueStop,
 	},
 	{
 		name: "queue/number",
-		rule: "a number is not 0 and not that of another queue before Close; sends to a number that is no queue of the peer end with StatusCanceled, and the EP works on",
+		rule: "the number of a queue is not 0 and unique until Close; sends to a number that is no queue of the peer complete with StatusCanceled, and the EP continues to work",
 		need: uct.CapQueue, run: checkQueueNumber,
 	},
 	{
@@ -59,22 +59,22 @@ var queueChecks = []check{
 	},
 	{
 		name: "queue/other-peer",
-		rule: "a queue takes messages of the peer that it is for: the sends of other ifaces end with StatusCanceled and reach no receive",
+		rule: "a queue receives messages only of its peer: sends of other ifaces complete with StatusCanceled and fill no receive",
 		need: uct.CapQueue, run: checkQueueOtherPeer,
 	},
 	{
 		name: "queue/close",
-		rule: "Close of an EP ends its sends with StatusCanceled, and Close of an iface its receives",
+		rule: "Close of an EP completes its sends with StatusCanceled; Close of an iface completes its receives with StatusCanceled",
 		need: uct.CapQueue, run: checkQueueClose,
 	},
 	{
 		name: "queue/allocations",
-		rule: "nothing allocates after set-up: not a post, not a send, not Attach and Detach",
+		rule: "Post, SendZcopy, Attach and Detach do not allocate after set-up",
 		need: uct.CapQueue, run: checkQueueAllocations,
 	},
 }
 
-// queueEnd is a queue of a side, with the results of its receives.
+// queueEnd is a queue of a side and the results of its receives, in order of completion.
 type queueEnd struct {
 	p    *pair
 	s    *side
@@ -83,7 +83,7 @@ type queueEnd struct {
 	got  []received
 }
 
-// received is a receive that has ended.
+// received is a completed receive.
 type received struct {
 	id   int
 	data []byte
@@ -91,17 +91,17 @@ type received struct {
 	st   ucs.Status
 }
 
-// sinkLen is what a receive takes beyond its buffer, in bytes.
+// sinkLen is the length in bytes of the second IOV of each receive.
 const sinkLen = 64 << 10
 
-// newQueue makes a queue of s, for the peer of the first link from there.
+// newQueue returns a queue of s for the peer of the first link from s.
 func (p *pair) newQueue(t checkT, s *side, depth int) *queueEnd {
 	t.Helper()
 	l := p.links[slices.IndexFunc(p.links, func(l *link) bool { return l.From == s })]
 	return p.newQueueFor(t, l, depth)
 }
 
-// newQueueFor makes a queue for the peer of a link.
+// newQueueFor returns a queue of l.From for the peer of l.
 func (p *pair) newQueueFor(t checkT, l *link, depth int) *queueEnd {
 	t.Helper()
 	s := l.From
@@ -112,7 +112,7 @@ func (p *pair) newQueueFor(t checkT, l *link, depth int) *queueEnd {
 	return e
 }
 
-// buffer takes n bytes of the side's memory for as long as the check runs.
+// buffer allocates n bytes of the side's registered memory until the end of the check.
 func (e *queueEnd) buffer(t checkT, n int) []byte {
 	t.Helper()
 	b := e.s.staged.take(n)
@@ -121,7 +121,7 @@ func (e *queueEnd) buffer(t checkT, n int) []byte {
 	return b
 }
 
-// post posts a receive of n bytes, whose rest goes to the sink.
+// post posts a receive of n bytes. The sink receives the bytes of the message after the first n.
 func (e *queueEnd) post(t checkT, id, n int) {
 	t.Helper()
 	buf := e.buffer(t, n)
@@ -140,7 +140,7 @@ func (e *queueEnd) post(t checkT, id, n int) {
 	require.NoError(t, e.q.Post(r, iov), "post a receive")
 }
 
-// await returns when n receives have ended.
+// await waits until n receives have completed.
 func (e *queueEnd) await(t checkT, n int) {
 	t.Helper()
 	e.p.until(t, "receives of the queue", func() bool { return len(e.got) >= n })
@@ -150,12 +150,12 @@ func (e *queueEnd) await(t checkT, n int) {
 // queueSend is a send to a queue.
 type queueSend struct {
 	*comp
-	data []byte // as it was
+	data []byte // copy of the payload
 	buf  []byte
 	iov  []uct.IOV
 }
 
-// attach takes a connection to the queue.
+// attach attaches a connection to the queue and retries while Attach returns ErrBusy.
 func (p *pair) attach(t checkT, l *link, number uint32) uct.QueueConn {
 	t.Helper()
 	var c uct.QueueConn
@@ -171,7 +171,7 @@ func (p *pair) attach(t checkT, l *link, number uint32) uct.QueueConn {
 	return c
 }
 
-// newSend prepares a send of data in pieces.
+// newSend prepares a send of data in the given number of IOVs.
 func (p *pair) newSend(t checkT, l *link, data []byte, pieces int) *queueSend {
 	t.Helper()
 	s := &queueSend{comp: p.comp(1), data: data, buf: l.From.staged.take(len(data))}
@@ -182,7 +182,7 @@ func (p *pair) newSend(t checkT, l *link, data []byte, pieces int) *queueSend {
 	return s
 }
 
-// start posts the send, and reports whether the connection had room for it.
+// start posts the send. It returns false if the post returned ErrNoResource.
 func (p *pair) start(t checkT, c uct.QueueConn, s *queueSend) bool {
 	t.Helper()
 	p.posting = true
@@ -196,23 +196,23 @@ func (p *pair) start(t checkT, c uct.QueueConn, s *queueSend) bool {
 	return true
 }
 
-// sendTo sends data to the queue of a connection. It posts no receives: the caller has posted
-// enough, or the connection has room.
+// sendTo posts a send of data and retries while the connection is full. The caller must have posted enough receives
+// if the connection is full.
 func (p *pair) sendTo(t checkT, l *link, c uct.QueueConn, data []byte, pieces int) *queueSend {
 	t.Helper()
 	s := p.newSend(t, l, data, pieces)
-	p.until(t, "the connection stays full", func() bool { return p.start(t, c, s) })
+	p.until(t, "the connection remains full", func() bool { return p.start(t, c, s) })
 	return s
 }
 
-// ended waits for a send.
+// ended waits until the send completes and checks its status.
 func (p *pair) ended(t checkT, s *queueSend, want ucs.Status) {
 	t.Helper()
 	p.until(t, "a send to a queue", func() bool { return s.fired > 0 })
 	assert.Equal(t, want, s.Status)
 }
 
-// detach gives a connection back.
+// detach detaches a connection.
 func (p *pair) detach(t checkT, c uct.QueueConn) {
 	t.Helper()
 	require.NoError(t, c.Detach(), "detach")
@@ -255,7 +255,7 @@ func checkQueueOrder(t checkT, p *pair) {
 	var sends []*queueSend
 	for k := range count {
 		s := p.newSend(t, p.AB, pattern(k, n), 1+k%2)
-		p.until(t, "the connection stays full", func() bool {
+		p.until(t, "the connection remains full", func() bool {
 			feed() // sends can complete before the receives
 			return p.start(t, c, s)
 		})
@@ -281,7 +281,7 @@ func checkQueueWaits(t checkT, p *pair) {
 	one, two := p.sendTo(t, p.AB, c, pattern(1, 100), 1), p.sendTo(t, p.AB, c, pattern(2, 200), 1)
 	p.settle()
 	assert.Zero(t, one.fired+two.fired, "it was not received")
-	p.works(t, p.AB, "the ep, while a message waits")
+	p.works(t, p.AB, "the ep, while a message is pending")
 	p.flush(t, p.AB)
 	other := p.newQueue(t, p.B, 1)
 	if p.A.Iface.Attr().Queue.MaxConns > 1 {
@@ -318,11 +318,11 @@ func checkQueueNumber(t checkT, p *pair) {
 		all = append(all, e)
 	}
 	gone := all[0].q.Number()
-	mine := p.newQueue(t, p.A, 1) // of the sender
+	mine := p.newQueue(t, p.A, 1) // a queue of the sender
 	mine.post(t, 1, 8)
 	require.NoError(t, all[0].q.Close())
 	for _, n := range []uint32{gone, mine.q.Number()} {
-		if n != gone && seen[n] { // it is also the number of a queue of the peer
+		if n != gone && seen[n] { // the peer has a queue with the same number
 			continue
 		}
 		c := p.attach(t, p.AB, n)
@@ -376,7 +376,7 @@ func checkQueueOtherPeer(t checkT, p *pair) {
 	cb, bc := p.connect(t, c, p.B)
 	e := p.newQueueFor(t, p.BA, 2)
 	e.post(t, 1, 16)
-	// A connection that is up already, to a queue for the other peer, is no different.
+	// First attach and detach a connection to the queue that is for C.
 	own := p.newQueueFor(t, bc, 1)
 	own.post(t, 2, 16)
 	to := p.attach(t, cb, own.q.Number())
@@ -428,7 +428,7 @@ func checkQueueAllocations(t checkT, p *pair) {
 	case testenv.RaceEnabled:
 		t.Skipf("the race detector allocates")
 	case p.h.Engine:
-		t.Skipf("what moves the bytes allocates")
+		t.Skipf("goroutines outside the transport transfer the data, and allocate")
 	}
 	q, err := p.BA.EP.Ops().Queues.NewQueue(2)
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ func checkQueueLimits(t checkT, p *pair) {
 	p.refusesReceives(t, e)
 	c := p.attach(t, p.AB, e.q.Number())
 	p.refusesSends(t, c)
-	for range 2 { // the queue and the connection are as before
+	for range 2 { // the refused calls did not change the queue and the connection
 		p.sendTo(t, p.AB, c, pattern(1, 8), 1)
 	}
 	e.await(t, 2)
@@ -27,7 +27,7 @@ func checkQueueLimits(t checkT, p *pair) {
 	p.checkMaxQueues(t)
 }
 
-// refusesReceives posts to a queue for two receives what it must refuse, and fills it.
+// refusesReceives posts invalid receives to a queue of depth 2, which must return errors, and then fills the queue.
 func (p *pair) refusesReceives(t checkT, e *queueEnd) {
 	t.Helper()
 	mem := p.B.staged.mem
@@ -47,7 +47,7 @@ func (p *pair) refusesReceives(t checkT, e *queueEnd) {
 	assert.Equal(t, uct.ErrNoResource, e.q.Post(r, []uct.IOV{{Buf: buf, Mem: mem}}), "a full queue")
 }
 
-// refusesSends sends over a connection what it must refuse.
+// refusesSends posts invalid sends, which must return errors.
 func (p *pair) refusesSends(t checkT, c uct.QueueConn) {
 	t.Helper()
 	a := p.A.Iface.Attr().Queue
@@ -70,7 +70,7 @@ func (p *pair) refusesSends(t checkT, c uct.QueueConn) {
 	p.A.staged.giveBack(piece.Buf)
 }
 
-// checkFull fills a connection to a queue without receives.
+// checkFull posts sends to a queue without receives until ErrNoResource.
 func (p *pair) checkFull(t checkT, e *queueEnd, c uct.QueueConn) {
 	t.Helper()
 	const most = 1 << 14
@@ -97,7 +97,7 @@ func (p *pair) checkFull(t checkT, e *queueEnd, c uct.QueueConn) {
 	p.A.staged.giveBack(buf)
 }
 
-// checkMaxQueues makes as many queues as there can be, if that is few.
+// checkMaxQueues creates the maximum number of queues, if it is small.
 func (p *pair) checkMaxQueues(t checkT) {
 	t.Helper()
 	a := p.B.Iface.Attr().Queue

@@ -11,17 +11,17 @@ import (
 var queuePeerChecks = []check{
 	{
 		name: "peer/queue",
-		rule: "another process receives messages by a queue; one that is stopped has them as well, and the sends end, if its receives were posted before",
+		rule: "another process receives messages through a queue; if it has posted receives and is stopped, sends fill them and complete",
 		need: uct.CapQueue, run: checkPeerQueue,
 	},
 	{
 		name: "peer/queue-killed",
-		rule: "when a peer dies sends that wait for its receives complete once, with an error, as does a recall; OnError is called once",
+		rule: "when a peer dies, sends that wait for its receives, and a recall, complete once, with an error; OnError is called once",
 		need: uct.CapQueue | uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerQueueKilled,
 	},
 }
 
-// queue posts receives, to a queue that the first call makes.
+// queue posts count receives of n bytes. The first call creates the queue.
 func (s *server) queue(count, n int) uint32 {
 	if s.recvs == nil {
 		s.recvs = s.pair.newQueue(s.t, s.side, min(16, s.side.Iface.Attr().Queue.MaxDepth))
@@ -32,7 +32,7 @@ func (s *server) queue(count, n int) uint32 {
 	return s.recvs.q.Number()
 }
 
-// queued is how many messages came, and the last of them.
+// queued returns the number of received messages and the last message.
 func (s *server) queued() (count int, last []byte) {
 	got := s.recvs.got
 	if len(got) == 0 {

@@ -42,7 +42,7 @@ func checkQueueAttach(t checkT, p *pair) {
 	}
 }
 
-// recall takes back what a connection has under way, and waits for that.
+// recall recalls the outstanding sends of a connection and waits until the recall completes.
 func (p *pair) recall(t checkT, c uct.QueueConn) {
 	t.Helper()
 	done := p.comp(1)
@@ -70,7 +70,7 @@ func checkQueueRecall(t checkT, p *pair) {
 			sends = append(sends, p.sendTo(t, p.AB, c, pattern(10*round+k, 20), 1))
 		}
 		p.ended(t, sends[1], ucs.StatusOK)
-		if round == 2 { // receives come while the sends are taken back
+		if round == 2 { // receives are posted during the recall
 			e.post(t, 2, 20)
 		}
 		p.recall(t, c)
@@ -90,7 +90,7 @@ func checkQueueRecall(t checkT, p *pair) {
 		for k := range received {
 			assert.Equal(t, pattern(10*round+k, 20), e.got[k].data)
 		}
-		for k := received; k < 4; k++ { // what is posted now gets nothing of it
+		for k := received; k < 4; k++ { // a receive posted after the recall matches no recalled send
 			e.post(t, k, 20)
 		}
 		p.settle()
@@ -101,7 +101,7 @@ func checkQueueRecall(t checkT, p *pair) {
 	assert.NoError(t, e.q.Close())
 }
 
-// drainQueue fills the receives that wait, by a connection of its own.
+// drainQueue fills n posted receives through a new connection.
 func (p *pair) drainQueue(t checkT, e *queueEnd, n int) {
 	t.Helper()
 	if extra := len(e.got); extra+n < 4 {
@@ -117,8 +117,7 @@ func (p *pair) drainQueue(t checkT, e *queueEnd, n int) {
 	p.detach(t, c)
 }
 
-// recallIdle recalls a connection on which nothing is under way, more often than there are
-// connections.
+// recallIdle recalls a connection without outstanding sends, more times than there are connections.
 func (p *pair) recallIdle(t checkT, e *queueEnd) {
 	t.Helper()
 	for range 20 {

@@ -10,17 +10,17 @@ import (
 var reenterChecks = []check{
 	{
 		name: "reenter/completion",
-		rule: "a completion may close its EP or another one, with several answers ready: every completion fires exactly once, and other EPs work on",
+		rule: "a completion may close its EP or another one while several completions are ready: each completion fires exactly once, and other EPs continue to work",
 		any:  uct.CapAMZcopy | uct.CapPutZcopy | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic, run: checkCloseInCompletion,
 	},
 	{
 		name: "reenter/handler",
-		rule: "a handler of active messages may close EPs, with messages and answers waiting",
+		rule: "a handler of active messages may close EPs that have messages and completions ready",
 		any:  uct.CapAM, run: checkCloseInHandler,
 	},
 	{
 		name: "reenter/pending",
-		rule: "a pending request may close its EP or another one that has requests waiting",
+		rule: "a pending request may close its EP or another one that has pending requests",
 		need: uct.CapPending, run: checkCloseInPending,
 	},
 	{
@@ -30,7 +30,7 @@ var reenterChecks = []check{
 	},
 	{
 		name: "reenter/progress",
-		rule: "of a guarded iface Progress panics if a handler calls it, and goes on",
+		rule: "Progress of a guarded iface panics if a handler calls it; the iface continues to work",
 		any:  uct.CapAM, run: checkProgressInside,
 	},
 	{
@@ -40,17 +40,16 @@ var reenterChecks = []check{
 	},
 }
 
-// ready is how many operations of an EP wait for their answers, as far as the queues
-// take so many.
+// ready is the maximum number of operations of an EP that complete in one Progress. The queues may accept fewer.
 const ready = 4
 
-// answered is an operation that has a completion.
+// answered is an operation with a completion.
 type answered struct {
 	name string
 	post func(p *pair, l *link) error
 }
 
-// answeredOps are all of them.
+// answeredOps returns all claimed operations with a completion, and flushes.
 func answeredOps(a *uct.IfaceAttr) (all []answered) {
 	for _, v := range claimedAM(a) {
 		if v.cap == uct.CapAMZcopy {
@@ -66,7 +65,7 @@ func answeredOps(a *uct.IfaceAttr) (all []answered) {
 	)
 }
 
-// flushBehind posts something and flushes.
+// flushBehind posts an operation and flushes.
 func (p *pair) flushBehind(l *link, flush func(*uct.Completion) (bool, error)) error {
 	if err := p.post(l, 0); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (p *pair) flushBehind(l *link, flush func(*uct.Completion) (bool, error)) e
 	return err
 }
 
-// postReady posts on l until resources are short, and returns the completions.
+// postReady posts op on l up to ready times, until ErrNoResource, and returns the completions.
 func (p *pair) postReady(t checkT, l *link, op answered) []*comp {
 	t.Helper()
 	before := len(p.comps)
@@ -93,7 +92,7 @@ func (p *pair) postReady(t checkT, l *link, op answered) []*comp {
 	return p.comps[before:len(p.comps):len(p.comps)]
 }
 
-// onFirst makes the first of the completions that fires do something more.
+// onFirst calls do when the first of the completions fires.
 func onFirst(comps []*comp, do func()) {
 	done := false
 	for _, c := range comps {
@@ -110,7 +109,7 @@ func onFirst(comps []*comp, do func()) {
 	}
 }
 
-// fired reports whether the completions have fired as often as they must.
+// fired reports whether each completion has fired as often as expected.
 func fired(comps []*comp) bool {
 	for _, c := range comps {
 		if c.fired < c.expect {
@@ -120,7 +119,7 @@ func fired(comps []*comp) bool {
 	return true
 }
 
-// answer lets side s do its part of what is under way, and nobody else.
+// answer progresses only side s, so that operations complete while the other side does not see it yet.
 func (p *pair) answer(s *side) {
 	for range idleRounds {
 		s.progress()
@@ -139,8 +138,7 @@ func checkCloseInCompletion(t checkT, p *pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-// tryCloseInCompletion has answers for two EPs ready; the first completion closes the
-// victims.
+// tryCloseInCompletion prepares completions of two EPs for one Progress. The first completion closes the EPs in victims.
 func (p *pair) tryCloseInCompletion(t checkT, op answered, victims []int) {
 	t.Helper()
 	var links, backs [2]*link
@@ -158,7 +156,7 @@ func (p *pair) tryCloseInCompletion(t checkT, op answered, victims []int) {
 			p.closeLink(t, links[i])
 		}
 	})
-	p.A.Iface.Progress() // what was joined goes out
+	p.A.Iface.Progress() // sends operations that the iface combined
 	p.answer(p.B)
 	p.until(t, op.name+": completions did not fire", func() bool { return fired(comps) })
 	p.settle()
@@ -171,7 +169,7 @@ func (p *pair) tryCloseInCompletion(t checkT, op answered, victims []int) {
 	}
 }
 
-// warm waits until EPs are connected.
+// warm posts one operation on each EP and flushes, so that the EPs are connected.
 func (p *pair) warm(t checkT, links []*link) {
 	t.Helper()
 	for _, l := range links {
@@ -180,8 +178,8 @@ func (p *pair) warm(t checkT, links []*link) {
 	}
 }
 
-// checkCloseInHandler has messages for A ready, the first of which closes EPs of A that
-// have answers ready.
+// checkCloseInHandler prepares messages and completions for one Progress of A. The handler of the first message closes
+// the EP of the completions.
 func checkCloseInHandler(t checkT, p *pair) {
 	newInbox(t, p.B, 3)
 	v := anyAM(p.A.Iface.Attr())
@@ -196,7 +194,7 @@ func checkCloseInHandler(t checkT, p *pair) {
 		comps := p.postReady(t, l, op)
 		p.pushFrom(t, p.B, func() error { return v.send(p, p.BA, 4, pattern(1, 64)) })
 		for range ready {
-			_ = v.send(p, back, 4, pattern(2, 64)) // as far as it takes them
+			_ = v.send(p, back, 4, pattern(2, 64)) // an error if the queue is full
 		}
 		p.A.Iface.Progress()
 		p.answer(p.B)
@@ -207,7 +205,7 @@ func checkCloseInHandler(t checkT, p *pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-// checkProgressInside has a handler of A call Progress.
+// checkProgressInside calls Progress of A in a handler of A.
 func checkProgressInside(t checkT, p *pair) {
 	if !p.A.Iface.Ext().Guarded {
 		t.Skipf("the iface is not guarded")
@@ -223,7 +221,7 @@ func checkProgressInside(t checkT, p *pair) {
 	for i := range ready {
 		require.NoError(t, p.push(t, func() error { return v.send(p, p.BA, 4, pattern(i, 64)) }))
 	}
-	p.until(t, "messages did not come", func() bool { return inside == ready })
+	p.until(t, "messages did not arrive", func() bool { return inside == ready })
 	p.works(t, p.AB, "the iface after that")
 }
 
@@ -297,7 +295,7 @@ func checkCloseInError(t checkT, p *pair) {
 	for i, l := range links {
 		bad := l.Raddr + 2*regionLen
 		if p.push(t, func() error { return v.put(p, l, bad, l.Key, pattern(1, v.clamp(8))) }) != nil {
-			t.Skipf("the call refuses: the ep does not fail")
+			t.Skipf("the post returns the error: the ep does not fail")
 		}
 		for range ready {
 			_ = p.post(l, i)
@@ -312,11 +310,11 @@ func checkCloseInError(t checkT, p *pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-// checkOpenInHandler opens EPs in a handler and in a completion.
+// checkOpenInHandler opens EPs in a handler and in a completion, and posts on them.
 func checkOpenInHandler(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	open := func() {
-		_, l := p.connect(t, p.B, p.A) // the last one that was made
+		_, l := p.connect(t, p.B, p.A) // the last of p.links
 		i := len(p.links)
 		if err := p.post(l, i); err == uct.ErrNoResource {
 			p.queue(t, l, i, func(*waiting) {})

@@ -14,7 +14,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// sender is an iface with a goroutine of its own and an EP to B.
+// sender is an iface with an EP to B, driven by its own goroutine.
 type sender struct {
 	l      *link
 	h      *Harness
@@ -24,7 +24,7 @@ type sender struct {
 	c      uct.Completion
 }
 
-// senders opens n more ifaces that are connected to B.
+// senders opens n ifaces and connects them to B.
 func (p *pair) senders(t checkT, n int) []*sender {
 	t.Helper()
 	var out []*sender
@@ -38,8 +38,7 @@ func (p *pair) senders(t checkT, n int) []*sender {
 	return out
 }
 
-// parallel runs work for every sender at the same time, while this goroutine
-// drives B, and returns when all have ended.
+// parallel runs work on a goroutine for each sender, drives B on this goroutine, and returns when all have returned.
 func (p *pair) parallel(t checkT, all []*sender, work func(i int, s *sender) bool) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -67,8 +66,8 @@ func (p *pair) parallel(t checkT, all []*sender, work func(i int, s *sender) boo
 	require.Zero(t, failed.Load(), "senders that got stuck or failed")
 }
 
-// drive progresses until cond holds; false if it never does. It yields after every
-// step, so that senders take turns also on one CPU.
+// drive progresses until cond is true; it returns false when its budget is spent. It yields after each step, so that
+// senders alternate on a single CPU.
 func (s *sender) drive(cond func() bool) bool {
 	w := s.h.patience(timerBudget)
 	for !cond() {
@@ -80,7 +79,7 @@ func (s *sender) drive(cond func() bool) bool {
 	return true
 }
 
-// fetch runs one operation to its end and returns the old value.
+// fetch posts one fetching operation, waits for its completion and returns the old value.
 func (s *sender) fetch(v *atomicVariant, off int, compare, value uint64) (old uint64, ok bool) {
 	s.done, s.status = false, ucs.StatusOK
 	var err error
@@ -95,7 +94,7 @@ func (s *sender) fetch(v *atomicVariant, off int, compare, value uint64) (old ui
 	return s.result, ok && s.status == ucs.StatusOK
 }
 
-// add posts an addition without result.
+// add posts an atomic add without result.
 func (s *sender) add(size, off int) bool {
 	var err error
 	ok := s.drive(func() bool {
@@ -151,7 +150,7 @@ func checkAtomicSenders(t checkT, p *pair) {
 	}
 }
 
-// checkPermutation checks that the old values are 0..n-1, rising for each sender.
+// checkPermutation checks that the old values are a permutation of 0..n-1 and increase for each sender.
 func checkPermutation(t checkT, olds [][]uint64, n int) {
 	t.Helper()
 	var all []uint64
@@ -166,14 +165,14 @@ func checkPermutation(t checkT, olds [][]uint64, n int) {
 	}
 }
 
-// wordCall is an operation of the model.
+// wordCall is an operation on the word of wordModel.
 type wordCall struct {
 	op             uct.AtomicOp
 	size           int
 	compare, value uint64
 }
 
-// wordModel is the definition of a word that AtomicOp.Apply changes.
+// wordModel is the sequential specification of a word that AtomicOp.Apply changes.
 var wordModel = porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(state, input, output any) (bool, any) {

@@ -7,17 +7,17 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// check is one rule of the contract and how to try it.
+// check is one rule of the contract and the function that checks it.
 type check struct {
 	name string
-	rule string   // the sentence that is enforced, printed on failure
-	need uct.Caps // all of them, or skip
-	any  uct.Caps // at least one of them, or skip; 0: no such condition
-	opts Options  // zero fields take tiny defaults
+	rule string   // the rule, which the message of a failure contains
+	need uct.Caps // skipped unless the transport has all of them
+	any  uct.Caps // skipped unless the transport has at least one of them; 0: no condition
+	opts Options  // zero fields mean tinyTxDepth and tinyRxDepth
 	run  func(t checkT, p *pair)
 }
 
-// Tiny queues bring backpressure within the first messages.
+// Short queues, so that the first messages cause backpressure.
 const (
 	tinyTxDepth = 4
 	tinyRxDepth = 8
@@ -34,10 +34,10 @@ func (c *check) options() Options {
 	return o
 }
 
-// openCheck is the first one: where it fails all would, for the same reason.
+// openCheck runs first. If it fails, the suite skips all other checks, which would fail for the same reason.
 var openCheck = check{
 	name: "open",
-	rule: "OpenMD, OpenIface and NewEP make a pair of connected ifaces, and everything closes again",
+	rule: "OpenMD, OpenIface and NewEP return a pair of connected ifaces, and all objects can be closed",
 	run:  func(checkT, *pair) {},
 }
 
@@ -49,8 +49,8 @@ func allChecks() []check {
 	)
 }
 
-// Test runs the suite, one subtest for each check. A check that fails says so in one
-// message, with its rule; what else it noticed afterwards is shown with -v.
+// Test runs the suite, one subtest for each check. A failed check reports one message, which contains its rule; -v
+// shows its later failures.
 func Test(t *testing.T, h Harness) {
 	s := session{h: &h}
 	for _, c := range allChecks() {
@@ -78,8 +78,8 @@ func (c *check) try(t checkT, h *Harness) {
 	p.finish(t)
 }
 
-// Results runs the checks outside package testing and returns their outcomes.
-// With names, only those checks run.
+// Results runs the checks outside package testing and returns their outcomes. If names are given, it runs only those
+// checks.
 func Results(h Harness, names ...string) []Result {
 	var out []Result
 	s := session{h: &h}

@@ -25,7 +25,7 @@ var wakeChecks = []check{
 	},
 	{
 		name: "wake/busy",
-		rule: "Arm is ErrBusy when an event is already there, or the event comes",
+		rule: "Arm returns ErrBusy if an event has already arrived, or EventFD becomes readable",
 		need: uct.CapEventFD, any: uct.CapAM, run: checkWakeBusy,
 	},
 	{
@@ -35,7 +35,7 @@ var wakeChecks = []check{
 	},
 	{
 		name: "wake/pending",
-		rule: "EventPending is true when an armed event has come, until Progress and Arm have taken it",
+		rule: "EventPending is true from the arrival of an armed event until Progress and Arm have consumed it",
 		need: uct.CapEventFD, any: uct.CapAM, run: checkEventPending,
 	},
 	{
@@ -45,7 +45,7 @@ var wakeChecks = []check{
 	},
 	{
 		name: "wake/watch",
-		rule: "while a watch is idle, Progress finds no completion and no arrival",
+		rule: "while a watch is idle, Progress has no completion and no arrival to handle",
 		any:  uct.CapAM, run: checkWatch,
 	},
 }
@@ -61,8 +61,7 @@ func readable(fd, timeout int) bool {
 	}
 }
 
-// wakes reports whether the event of s comes while only other progresses: what was
-// lost on the way has to be sent again.
+// wakes reports whether EventFD of s becomes readable while only other progresses, which may have to retransmit.
 func (p *pair) wakes(s, other *side) bool {
 	fd := s.Iface.Ext().Wake.EventFD()
 	for range p.h.eventTimeout() {
@@ -76,7 +75,7 @@ func (p *pair) wakes(s, other *side) bool {
 	return false
 }
 
-// arm arms s, progressing it while it is busy.
+// arm arms s. While Arm returns ErrBusy, it progresses s.
 func (p *pair) arm(t checkT, s *side, ev uct.Events) {
 	t.Helper()
 	w := s.Iface.Ext().Wake
@@ -89,7 +88,7 @@ func (p *pair) arm(t checkT, s *side, ev uct.Events) {
 	})
 }
 
-// pushFrom repeats a post while only s progresses.
+// pushFrom repeats a post while it returns ErrNoResource, and progresses only s.
 func (p *pair) pushFrom(t checkT, s *side, post func() error) {
 	t.Helper()
 	err := post()
@@ -130,8 +129,8 @@ func checkWakeBusy(t checkT, p *pair) {
 	}
 }
 
-// checkWakeRace lets B sleep by the protocol while A sends from another
-// goroutine, so that messages come at every point of it.
+// checkWakeRace repeats Arm, wait and Progress of B while A sends from another goroutine, so that messages arrive at
+// each point of the protocol.
 func checkWakeRace(t checkT, p *pair) {
 	if p.h.OneGoroutine {
 		t.Skipf("the ifaces share a goroutine")
@@ -163,12 +162,12 @@ func checkWakeRace(t checkT, p *pair) {
 			break
 		}
 	}
-	taken.Store(int64(count)) // the sender goes on also after a failure
+	taken.Store(int64(count)) // lets the sender finish, also after a failure
 	assert.NoError(t, p.progressUntil(failed))
 	assert.Equal(t, count, seen)
 }
 
-// progressUntil progresses B until an error is received, which it returns.
+// progressUntil progresses B until it receives an error (or nil) from the channel, which it returns.
 func (p *pair) progressUntil(ended <-chan error) error {
 	for {
 		select {
@@ -182,8 +181,8 @@ func (p *pair) progressUntil(ended <-chan error) error {
 	}
 }
 
-// trickle sends count messages, each after the one before was taken, with a
-// different number of rounds between.
+// trickle sends count messages. It sends each after B has received the previous one and a varying number of rounds
+// has passed.
 func (s *sender) trickle(p *pair, count int, taken *atomic.Int64) error {
 	for i := range count {
 		var err error
@@ -219,7 +218,7 @@ func checkEventPending(t checkT, p *pair) {
 		})
 		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
 		for w := p.h.patience(1); !e.EventPending() && !w.spent(p.A.Iface.Progress()); {
-			w.yield() // a device may need its own goroutine to raise the event
+			w.yield() // the device's own goroutine may have to raise the event
 		}
 		require.True(t, e.EventPending(), "round %d: a message came and no event is pending", i)
 		assert.True(t, e.EventPending(), "it stays so")
@@ -227,7 +226,7 @@ func checkEventPending(t checkT, p *pair) {
 	}
 }
 
-// checkWakeSend sleeps on a zcopy operation while the target progresses.
+// checkWakeSend waits for the event of a zero-copy operation while only the target progresses.
 func checkWakeSend(t checkT, p *pair) {
 	var newPost func(*uct.Completion) (bool, error)
 	buf := p.A.staged.take(4096)
@@ -255,8 +254,7 @@ func checkWakeSend(t checkT, p *pair) {
 	p.A.staged.giveBack(buf)
 }
 
-// sleepUnless arms s and waits for its event while other progresses; or progresses
-// s if it is busy.
+// sleepUnless arms s and waits for its event while other progresses. If Arm returns ErrBusy, it progresses s.
 func (p *pair) sleepUnless(t checkT, s, other *side) {
 	t.Helper()
 	w := s.Iface.Ext().Wake
@@ -267,7 +265,7 @@ func (p *pair) sleepUnless(t checkT, s, other *side) {
 	s.Iface.Progress()
 }
 
-// checkStillArmed lets A post after Arm and sleep then, until the answer of B, and until room for a request that waits.
+// checkStillArmed posts on A after Arm and then waits for the event of B's reply, and of resources for a pending request.
 func checkStillArmed(t checkT, p *pair) {
 	if p.A.Iface.Ext().Armed == nil {
 		t.Skipf("the iface is no ArmChecker")
@@ -286,7 +284,7 @@ func checkStillArmed(t checkT, p *pair) {
 		for w := p.h.patience(1); len(out.msgs) == 0; {
 			require.False(t, w.spent(p.B.Iface.Progress()), "round %d: a message of an iface that is still armed does not arrive", i)
 			w.yield()
-			if readable(p.A.Iface.Ext().Wake.EventFD(), 0) { // it connects, for example
+			if readable(p.A.Iface.Ext().Wake.EventFD(), 0) { // another event, for example of a connection
 				p.A.Iface.Progress()
 				p.arm(t, p.A, uct.EventSendComp|uct.EventRecv)
 			}
@@ -299,7 +297,7 @@ func checkStillArmed(t checkT, p *pair) {
 	p.checkArmedPending(t)
 }
 
-// checkArmedPending lets A wait for room after Arm.
+// checkArmedPending waits, after Arm, for the event of resources for a pending request of A.
 func (p *pair) checkArmedPending(t checkT) {
 	if !p.A.Iface.Attr().Caps.Has(uct.CapPending) {
 		return
@@ -311,7 +309,7 @@ func (p *pair) checkArmedPending(t checkT) {
 	waits := true
 	r := uct.PendingReq{Func: func(*uct.PendingReq) error { waits = false; return nil }}
 	if p.AB.EP.AddPending(&r) != nil {
-		return // it has room again
+		return // the EP has resources again
 	}
 	for waits {
 		a := p.A.Iface.Ext()
@@ -326,7 +324,7 @@ func (p *pair) checkArmedPending(t checkT) {
 	}
 }
 
-// settleArmed progresses an armed s until it is still armed after what it has posted.
+// settleArmed progresses and arms s until StillArmed returns true after a post.
 func (p *pair) settleArmed(t checkT, s *side) {
 	t.Helper()
 	x := s.Iface.Ext()
@@ -342,7 +340,7 @@ func (p *pair) settleArmed(t checkT, s *side) {
 	}
 }
 
-// checkWatch looks at the watch of B with nothing under way and after a message.
+// checkWatch checks the watch of B while nothing is in flight, and after a message.
 func checkWatch(t checkT, p *pair) {
 	const rounds = 50
 	wb := p.B.Iface.Ext().Watch
