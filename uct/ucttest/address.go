@@ -18,7 +18,7 @@ var addressChecks = []check{
 	},
 	{
 		name: "addr/garbage",
-		rule: "addresses may come from an untrusted peer: cut, longer, random or changed ones are refused or at least harmless",
+		rule: "addresses may come from an untrusted peer: truncated, longer, random or modified ones return an error or at least do no harm",
 		run:  checkGarbageAddress,
 	},
 	{
@@ -28,7 +28,7 @@ var addressChecks = []check{
 	},
 	{
 		name: "addr/post-before-peer-connects",
-		rule: "posting may start at once after Connect; the transport waits for the peer",
+		rule: "operations may be posted as soon as Connect has returned; the transport waits for the peer",
 		need: uct.CapConnectEP, any: uct.CapAM, run: checkPostBeforeConnect,
 	},
 	{
@@ -56,7 +56,7 @@ func checkReachable(t checkT, p *pair) {
 	}
 }
 
-// damaged is versions of b that cannot be right: cut, longer and random.
+// damaged returns invalid versions of b: truncated, longer and random.
 func damaged(b []byte) [][]byte {
 	out := [][]byte{{}}
 	for n := 1; n < len(b); n++ {
@@ -74,7 +74,7 @@ func damaged(b []byte) [][]byte {
 	return out
 }
 
-// flipped is b with each of its bits changed in turn.
+// flipped returns the copies of b that differ in one bit.
 func flipped(b []byte) [][]byte {
 	var out [][]byte
 	for bit := range 8 * len(b) {
@@ -98,7 +98,7 @@ func checkGarbageAddress(t checkT, p *pair) {
 	}
 	for _, bad := range damaged(iface) {
 		if len(iface) == 0 || len(bad) == len(iface) {
-			continue // an iface address may have no redundancy
+			continue // an iface address may have no checksum
 		}
 		ok, why := a.Reachable(device, bad)
 		assert.False(t, ok, "iface address % x", bad)
@@ -184,7 +184,7 @@ func checkConnectMany(t checkT, p *pair) {
 		require.NoError(t, p.push(t, func() error { return v.send(p, ba, 3, pattern(100+i, 64)) }))
 		p.expect(t, inB, "on a new ep", pattern(i, 64))
 		p.expect(t, inA, "on a new ep", pattern(100+i, 64))
-		if i%2 == 0 { // a slot that was used before
+		if i%2 == 0 { // the next EP reuses a slot that carried operations
 			p.flush(t, ab)
 			p.flush(t, ba)
 			p.closeLink(t, ab)
@@ -193,8 +193,7 @@ func checkConnectMany(t checkT, p *pair) {
 	}
 }
 
-// FuzzAddress feeds Reachable, NewEP and Connect with strange addresses. f is the
-// fuzz target of the transport's own test.
+// FuzzAddress calls Reachable, NewEP and Connect with fuzzed addresses. f is the fuzz target of the transport's test.
 func FuzzAddress(f *testing.F, h Harness) {
 	r := &recorder{}
 	var p *pair
@@ -226,7 +225,7 @@ func FuzzAddress(f *testing.F, h Harness) {
 			return
 		}
 		if c := ep.Ops().Connect; c != nil {
-			_ = c.Connect(device, peer) // refused or not: it must not break
+			_ = c.Connect(device, peer) // may return an error, must not panic
 		}
 		require.NoError(t, ep.Close())
 	})

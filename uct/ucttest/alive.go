@@ -13,7 +13,7 @@ import (
 var aliveChecks = []check{
 	{
 		name: "check/alive",
-		rule: "Check of a peer that lives is complete at once, or fires once with StatusOK: on a new EP, an idle one, and behind other operations",
+		rule: "Check of a live peer completes at once, or fires once with StatusOK: on a new EP, on an idle EP, and after other operations",
 		run:  checkAlive,
 	},
 	{
@@ -23,7 +23,7 @@ var aliveChecks = []check{
 	},
 	{
 		name: "peer/check",
-		rule: "Check of a peer that has died ends with an error or is refused, and the EP fails",
+		rule: "Check of a dead peer returns an error or completes with one, and the EP fails",
 		need: uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerChecked,
 	},
 	{
@@ -33,7 +33,7 @@ var aliveChecks = []check{
 	},
 }
 
-// alive posts one Check; nil if it is complete.
+// alive posts one Check and returns its completion, which expects no call if Check completed at once.
 func (p *pair) alive(t checkT, l *link) *comp {
 	t.Helper()
 	c := p.comp(1)
@@ -76,7 +76,7 @@ func checkDevice(t checkT, p *pair) {
 	c := p.alive(t, l)
 	for w := p.h.patience(1); c.fired < c.expect; {
 		if n := p.A.Iface.Progress(); w.spent(n) {
-			require.Fail(t, "stuck: the device of the peer does not answer", "nothing happened in %d rounds", w.idle)
+			require.Fail(t, "the device of the peer does not reply", "no event in %d rounds", w.idle)
 		} else if n == 0 {
 			runtime.Gosched()
 		}
@@ -95,9 +95,9 @@ func checkPeerChecked(t checkT, p *pair) {
 	f.l.failed = true
 	require.NoError(t, f.Kill())
 	var err error
-	p.eventually(t, "the death of the peer is not noticed", func() bool {
+	p.eventually(t, "the transport does not detect the death of the peer", func() bool {
 		if c.fired < c.expect {
-			return false // the one under way says it
+			return false // a Check is outstanding; its completion has the result
 		}
 		c = p.comp(1)
 		var pending bool

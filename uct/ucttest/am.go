@@ -19,7 +19,7 @@ var amChecks = []check{
 	},
 	{
 		name: "am/too-long",
-		rule: "a length over the limit of the variant is ErrTooLong and has no effect",
+		rule: "a send that exceeds the limit of the variant returns ErrTooLong and has no effect",
 		any:  uct.CapAM, run: checkAMTooLong,
 	},
 	{
@@ -29,7 +29,7 @@ var amChecks = []check{
 	},
 	{
 		name: "am/packer",
-		rule: "AMBcopy lets the packer write into a buffer of AM.MaxBcopy bytes, once, and not when it returns an error",
+		rule: "AMBcopy calls the packer once, with a buffer of AM.MaxBcopy bytes, and not if AMBcopy returns an error",
 		need: uct.CapAMBcopy, run: checkPacker,
 	},
 	{
@@ -54,7 +54,7 @@ var amChecks = []check{
 	},
 }
 
-// expect waits for the messages and compares them.
+// expect waits for the messages and compares them with want.
 func (p *pair) expect(t checkT, in *inbox, what string, want ...[]byte) {
 	t.Helper()
 	p.until(t, what+": not all messages arrived", func() bool { return len(in.msgs) >= len(want) })
@@ -68,7 +68,7 @@ func (p *pair) expect(t checkT, in *inbox, what string, want ...[]byte) {
 	in.msgs = nil
 }
 
-// difference is the first index at which a and b differ.
+// difference returns the first index at which a and b differ.
 func difference(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -97,7 +97,7 @@ func checkAMTooLong(t checkT, p *pair) {
 	in := newInbox(t, p.B, 3)
 	a := p.A.Iface.Attr()
 	for _, v := range claimedAM(a) {
-		if v.cap == uct.CapAMBcopy { // the packer cannot write more than it is given
+		if v.cap == uct.CapAMBcopy { // the packer cannot write beyond its buffer
 			continue
 		}
 		if v.max+1 > limitLen {
@@ -116,7 +116,7 @@ func checkAMTooLong(t checkT, p *pair) {
 	p.expect(t, in, "the message after the refused ones", pattern(1, 64))
 }
 
-// shapes cuts total bytes in the ways that IOV code gets wrong.
+// shapes returns lists of IOV lengths whose sum is total, such as with empty and 1-byte IOVs.
 func shapes(total, maxIOV int) [][]int {
 	all := [][]int{{total}, {0, total}, {total, 0}, {1, total - 1}, {total - 1, 1}, {1, 0, total - 1}}
 	even := make([]int, maxIOV)
@@ -213,7 +213,7 @@ func checkAMIDs(t checkT, p *pair) {
 	}
 }
 
-// echo answers every message with the next, until last.
+// echo replies to each message with the next, until last.
 type echo struct {
 	p     *pair
 	l     *link
@@ -235,7 +235,7 @@ func (e *echo) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// post sends the answer now or when there are resources.
+// post sends the reply now or as a pending request.
 func (e *echo) post() {
 	for {
 		err := e.v.send(e.p, e.l, 4, pattern(e.next-1, 64))

@@ -33,14 +33,14 @@ var atomicChecks = []check{
 	},
 }
 
-// atomicCall is one atomic operation. result is the transport's until it ends.
+// atomicCall is one atomic operation. The transport owns result until the operation completes.
 type atomicCall struct {
 	result uint64
 	comp   *comp
 	done   bool
 }
 
-// atomicVariant is one operation of one size, with or without result.
+// atomicVariant is one operation of 4 or 8 bytes, with or without result.
 type atomicVariant struct {
 	op    uct.AtomicOp
 	size  int
@@ -105,7 +105,7 @@ func (v *atomicVariant) post(p *pair, l *link, raddr uint64, key uct.RKey, compa
 	return err
 }
 
-// call makes the call of a fetching operation.
+// call calls the function of Atomics for a fetching operation.
 func (v *atomicVariant) call(l *link, raddr uint64, key uct.RKey, compare, value uint64, result *uint64, c *uct.Completion) (bool, error) {
 	if v.op == uct.AtomicCSwap {
 		return l.Atomics.AtomicCSwap(v.size, compare, value, result, raddr, key, c)

@@ -33,7 +33,7 @@ var attrChecks = []check{
 	},
 	{
 		name: "attr/params",
-		rule: "OpenIface refuses a Config of another type, and an unknown transport or device",
+		rule: "OpenIface returns an error for a Config of another type, and for an unknown transport or device",
 		run:  checkOpenParams,
 	},
 	{
@@ -180,7 +180,7 @@ func checkCosts(t checkT, p *pair) {
 	}
 }
 
-// checkMeasured: what is measured is of the variants that are claimed, and stays.
+// checkMeasured checks that only claimed variants have measured costs, and that Measure always returns the same costs.
 func checkMeasured(t checkT, s *side) {
 	t.Helper()
 	ext := s.Iface.Ext()
@@ -215,7 +215,7 @@ func checkCost(t checkT, what string, c uct.Cost) {
 	assert.Less(t, c.Time(8), uint64(time.Second)*1000, "%s: picoseconds for 8 bytes", what)
 }
 
-// checkVariants calls every variant of every implemented class.
+// checkVariants calls each variant of each implemented class and compares ErrUnsupported with the claims.
 func checkVariants(t checkT, p *pair) {
 	l, a := p.AB, p.A.Iface.Attr()
 	try := func(name string, cap uct.Caps, post func() error) {
@@ -250,7 +250,7 @@ func checkOpenParams(t checkT, p *pair) {
 	for _, tc := range []struct {
 		name   string
 		change func(*uct.IfaceParams)
-		want   error // nil: any
+		want   error // nil: any error
 	}{
 		{"config of another type", func(q *uct.IfaceParams) { q.Config = foreign{} }, uct.ErrInvalidParam},
 		{"unknown transport", func(q *uct.IfaceParams) { q.Transport = "nosuch" }, nil},

@@ -14,23 +14,22 @@ import (
 var closeChecks = []check{
 	{
 		name: "close/in-flight",
-		rule: "operations in flight at Close of the EP complete with StatusCanceled, each once; those that were done keep their status",
+		rule: "operations in flight at Close of the EP complete with StatusCanceled, each once; the status of complete operations does not change",
 		any:  uct.CapAMZcopy | uct.CapPutZcopy | uct.CapGetBcopy | uct.CapGetZcopy, run: checkCloseInFlight,
 	},
 	{
 		name: "close/pending",
-		rule: "an EP whose requests were purged closes with its queues full, and other EPs go on",
+		rule: "an EP whose pending requests were purged can be closed while its queues are full, and other EPs continue to work",
 		need: uct.CapPending, run: checkCloseFull,
 	},
 	{
 		name: "close/peer",
-		rule: "when the peer's iface closes, operations to it end, once each: done or with StatusPeerClosed; the EP fails with ErrPeerClosed, at the latest when it is used",
+		rule: "when the peer's iface is closed, operations to it complete once each, with StatusOK or StatusPeerClosed; the EP fails with ErrPeerClosed, at the next post at the latest",
 		need: uct.CapErrPeer, any: uct.CapAM, run: checkPeerCloses,
 	},
 }
 
-// zcopies posts operations with completions on l until resources are short, and
-// returns their completions.
+// zcopies posts zero-copy operations on l until ErrNoResource, and returns their completions.
 func (p *pair) zcopies(t checkT, l *link) []*comp {
 	t.Helper()
 	var posts []func() error
@@ -50,7 +49,7 @@ func (p *pair) zcopies(t checkT, l *link) []*comp {
 			break
 		}
 		require.NoError(t, err)
-		if i == 64 { // more than queues hold; or operations that complete at once
+		if i == 64 { // the operations complete at once and never fill the queues
 			break
 		}
 	}
@@ -63,9 +62,9 @@ func checkCloseInFlight(t checkT, p *pair) {
 	}
 	for round := range 5 {
 		l, back := p.connect(t, p.A, p.B)
-		back.mayFail = true // its peer vanishes
+		back.mayFail = true // its peer closes
 		all := p.zcopies(t, l)
-		for range round { // close at different points of their life
+		for range round { // close after a different number of rounds
 			p.round()
 		}
 		fl := p.comp(1)
@@ -111,7 +110,7 @@ func checkCloseFull(t checkT, p *pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-// checkPeerCloses closes the iface C, to which A is connected.
+// checkPeerCloses closes iface C while A has operations to it in flight.
 func checkPeerCloses(t checkT, p *pair) {
 	c := p.open(t, "C", p.B)
 	l, back := p.connect(t, p.A, c)
@@ -144,7 +143,7 @@ func checkPeerCloses(t checkT, p *pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-// oneFailure checks that OnError was called once for l, with the reason why, in one line.
+// oneFailure checks that OnError was called once for l, with one of the reasons and a text of one line.
 func (p *pair) oneFailure(t checkT, l *link, reasons ...error) {
 	t.Helper()
 	p.settle()

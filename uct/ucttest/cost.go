@@ -14,7 +14,7 @@ import (
 var costChecks = []check{
 	{
 		name: "cost/allocations",
-		rule: "nothing allocates after set-up: not a claimed variant, not Progress, not a handler's delivery, not a pending request",
+		rule: "claimed variants, Progress, the delivery of messages and pending requests do not allocate after set-up",
 		run:  checkAllocations,
 	},
 	{
@@ -24,23 +24,23 @@ var costChecks = []check{
 	},
 }
 
-// loop is one operation with everything that it needs made before.
+// loop is one operation whose buffers and completion are allocated in advance.
 type loop struct {
 	name string
 	post func(*loop) (pending bool, err error)
 	l    *link
 	c    uct.Completion
-	open int // completions to come
+	open int // outstanding completions
 	data []byte
 	iov  []uct.IOV
 	word uint64
 	err  error
 }
 
-// Pack copies the data.
+// Pack implements uct.Packer.
 func (o *loop) Pack(dst []byte) int { return copy(dst, o.data) }
 
-// once posts and waits until the operation and its consequences are over.
+// once posts the operation and progresses both sides until it is complete, at least twice.
 func (o *loop) once(p *pair) {
 	for {
 		o.c.Count, o.c.Status = 1, 0
@@ -65,7 +65,7 @@ func (o *loop) once(p *pair) {
 	}
 }
 
-// loops are all claimed operations on l, those that have no completion first.
+// loops returns all claimed operations on l. Those without completion are first.
 func (p *pair) loops(l *link) []*loop {
 	a := l.From.Iface.Attr()
 	var all []*loop
@@ -124,7 +124,7 @@ func checkAllocations(t checkT, p *pair) {
 		t.Skipf("allocation counts differ under the race detector")
 	}
 	if p.h.Engine {
-		t.Skipf("goroutines outside the transport move the bytes, and allocate")
+		t.Skipf("goroutines outside the transport transfer the data, and allocate")
 	}
 	warm, runs := p.h.rounds(300), p.h.rounds(200)
 	if p.AB.AM != nil {
@@ -144,7 +144,7 @@ func checkAllocations(t checkT, p *pair) {
 	p.checkPendingAllocations(t)
 }
 
-// checkPendingAllocations queues a request whenever resources are short.
+// checkPendingAllocations queues a request whenever a post returns ErrNoResource.
 func (p *pair) checkPendingAllocations(t checkT) {
 	t.Helper()
 	a := p.A.Iface.Attr()
@@ -181,7 +181,7 @@ func checkGoroutines(t checkT, p *pair) {
 		require.NoError(t, p.B.Iface.SetAMHandler(3, &count{}))
 	}
 	all := p.loops(p.AB)
-	for _, o := range all { // engines start with the first operation
+	for _, o := range all { // devices start their goroutines at the first operation
 		o.once(p)
 		require.NoError(t, o.err, o.name)
 	}
@@ -191,6 +191,6 @@ func checkGoroutines(t checkT, p *pair) {
 			o.once(p)
 		}
 	}
-	// A device may still be connecting meanwhile, on goroutines of its own.
+	// A device may still be connecting, on its own goroutines.
 	assert.Less(t, runtime.NumGoroutine()-before, rounds, "more goroutines after many operations")
 }

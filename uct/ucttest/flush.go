@@ -18,12 +18,12 @@ var flushChecks = []check{
 	},
 	{
 		name: "flush/put",
-		rule: "when Flush is complete, what was put before is in the target's memory; its completion fires once",
+		rule: "when Flush completes, the data of earlier puts is in the target's memory; its completion fires once",
 		any:  uct.CapPut, run: checkFlushPut,
 	},
 	{
 		name: "flush/am",
-		rule: "a flush behind messages ends once, with backpressure too",
+		rule: "a flush after messages completes once, also under backpressure",
 		any:  uct.CapAM, run: checkFlushAM,
 	},
 	{
@@ -50,7 +50,7 @@ func checkFlushIdle(t checkT, p *pair) {
 	}
 }
 
-// flushWith flushes by a completion and checks that it fires once.
+// flushWith flushes with a completion and checks that it fires once. It calls atFire when the completion fires.
 func (p *pair) flushWith(t checkT, flush func(*uct.Completion) (bool, error), atFire func()) {
 	t.Helper()
 	c := p.comp(1)

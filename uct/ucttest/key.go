@@ -17,7 +17,7 @@ var keyChecks = []check{
 	},
 	{
 		name: "mem/reg",
-		rule: "Reg registers memory of the caller, not an empty buffer; peers reach it as they reach allocated memory",
+		rule: "Reg registers memory of the caller, but no empty buffer; peers access it like allocated memory",
 		any:  uct.CapPut | uct.CapGet, run: checkReg,
 	},
 	{
@@ -32,7 +32,7 @@ var keyChecks = []check{
 	},
 	{
 		name: "key/release",
-		rule: "ReleaseRKey gives back one UnpackRKey: the same key unpacked once more, and keys unpacked later, open their own memory",
+		rule: "ReleaseRKey releases the result of one UnpackRKey: other results for the same key, and keys unpacked later, remain valid",
 		any:  uct.CapPut | uct.CapGet, run: checkKeyRelease,
 	},
 }
@@ -50,7 +50,7 @@ func checkAlloc(t checkT, p *pair) {
 		for i, x := range mem.Bytes() {
 			require.Zero(t, x, "byte %d of %d", i, n)
 		}
-		scribble(mem.Bytes()) // the next one must be zeroed again
+		scribble(mem.Bytes()) // the next allocation must be zeroed again
 		assert.NoError(t, mem.Close())
 		assert.NoError(t, mem.Close(), "close again")
 	}
@@ -148,7 +148,7 @@ func checkKeyGarbage(t checkT, p *pair) {
 	packed, err := p.B.Mem.PackRKey(nil)
 	require.NoError(t, err)
 	for _, bad := range damaged(packed) {
-		if err := take(u, bad); len(bad) != len(packed) { // else random bits, which may be well formed
+		if err := take(u, bad); len(bad) != len(packed) { // random bytes of the right length may be a valid key
 			assert.ErrorIs(t, err, uct.ErrInvalidRKey, "% x", bad)
 		}
 	}
@@ -157,7 +157,7 @@ func checkKeyGarbage(t checkT, p *pair) {
 	}
 }
 
-// take unpacks bytes, and gives the key back if they are one.
+// take unpacks bytes and releases the key if that succeeds.
 func take(u uct.RKeyUnpacker, b []byte) error {
 	key, err := u.UnpackRKey(b)
 	if err == nil {
@@ -166,8 +166,7 @@ func take(u uct.RKeyUnpacker, b []byte) error {
 	return err
 }
 
-// FuzzRKey feeds UnpackRKey with strange bytes. f is the fuzz target of the
-// transport's own test.
+// FuzzRKey calls UnpackRKey with fuzzed bytes. f is the fuzz target of the transport's test.
 func FuzzRKey(f *testing.F, h Harness) {
 	md, err := h.OpenMD()
 	if err != nil {

@@ -11,12 +11,11 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// lateRounds is so many calls of Progress that a check which takes idle rounds for the end
-// looks before the target has done anything.
+// lateRounds exceeds idleRounds, so that a check that takes idle rounds as completion would look too early.
 const lateRounds = 300
 
-// late is a harness whose ifaces but the first make progress in one of lateRounds calls, as
-// those whose device another thread drives that has no processor. Sends end in time.
+// late returns h with ifaces that, except for the first, make progress only in every lateRounds-th call, like an iface
+// whose device is driven by a thread that gets no CPU time. Sends complete without delay.
 func late(h ucttest.Harness) ucttest.Harness {
 	open, ifaces := h.OpenMD, 0
 	h.OpenMD = func() (uct.MD, error) {
@@ -28,7 +27,7 @@ func late(h ucttest.Harness) ucttest.Harness {
 
 type lateMD struct {
 	*memtp.MD
-	ifaces *int // of all domains
+	ifaces *int // number of ifaces of all domains
 }
 
 func (m *lateMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
@@ -51,8 +50,7 @@ func (i *lateIface) Progress() int {
 	return i.Iface.Progress()
 }
 
-// TestResults_LateReceives: queues whose receives are told long after the sends have ended
-// break no rule.
+// TestResults_LateReceives checks that receives may complete long after their sends.
 func TestResults_LateReceives(t *testing.T) {
 	for _, check := range []string{
 		"queue/sizes", "queue/limits", "queue/order", "queue/attach", "queue/recall", "queue/stop", "queue/number", "queue/senders",

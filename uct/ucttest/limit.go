@@ -13,7 +13,7 @@ import (
 var limitChecks = []check{
 	{
 		name: "limit/am",
-		rule: "AMZcopy takes MaxHeader bytes of header and MaxIOV pieces together, MaxZcopy bytes in all; one byte or piece more of each is ErrTooLong",
+		rule: "AMZcopy accepts a header of MaxHeader bytes together with MaxIOV pieces, MaxZcopy bytes in all; one byte or piece more of each is ErrTooLong",
 		need: uct.CapAMZcopy, run: checkAMLimit,
 	},
 	{
@@ -33,22 +33,22 @@ var limitChecks = []check{
 	},
 }
 
-// quickLen is the length of a transfer, in bytes, that every run tries. Of longer ones a run without
-// testenv.Sweep tries one put, and none where goroutines move the bytes.
+// quickLen is the maximum length in bytes of transfers that every run tries. A run without testenv.Sweep tries only one
+// larger put, and none if Harness.Engine is set.
 const quickLen = 16 << 20
 
-// limits tries operations at their limits over memory that occupies little of the machine.
+// limits tries operations at their limits. Its virtual memory maps the same few pages again and again.
 type limits struct {
 	p      *pair
 	local  uct.Mem // nil if zcopy works without
-	buf    []byte  // of the initiator, of the longest limit and a byte
+	buf    []byte  // memory of the initiator: the maximum limit and one byte
 	target uct.Mem
 	raddr  uint64
 	key    uct.RKey
-	tryOne bool // one transfer above quickLen is to be tried
+	tryOne bool // try one transfer above quickLen
 }
 
-// newLimits maps memory for operations of up to most bytes, and one more.
+// newLimits maps memory of most+1 bytes on both sides.
 func newLimits(t checkT, p *pair, most int) *limits {
 	t.Helper()
 	x := &limits{p: p, buf: testenv.RepeatedMemory(t, most+1)}
@@ -60,7 +60,7 @@ func newLimits(t checkT, p *pair, most int) *limits {
 	return x
 }
 
-// register registers memory for as long as the check runs.
+// register registers memory until the end of the check.
 func (p *pair) register(t checkT, s *side, buf []byte, access uct.Access) uct.Mem {
 	t.Helper()
 	reg := s.MD.Ext().Reg
@@ -86,7 +86,7 @@ func (x *limits) tries(t checkT, what string, n int) bool {
 	return false
 }
 
-// iov cuts the first n bytes of the initiator's memory.
+// iov returns the first n bytes of the initiator's memory in the given number of IOVs.
 func (x *limits) iov(n, pieces int) []uct.IOV {
 	var iov []uct.IOV
 	b := x.buf[:n]
@@ -97,7 +97,7 @@ func (x *limits) iov(n, pieces int) []uct.IOV {
 	return iov
 }
 
-// limitVariant is a variant of put or get at its limit.
+// limitVariant is a variant of put or get, with its limit in bytes.
 type limitVariant struct {
 	name   string
 	cap    uct.Caps
@@ -106,8 +106,8 @@ type limitVariant struct {
 	post   func(n, pieces int, c *uct.Completion) (pending bool, err error)
 }
 
-// run posts each claimed variant with its limit, and one more. before and after of a transfer of
-// n bytes prepare and check the memory.
+// run posts each claimed variant with the length of its limit, and with one byte more. before and after prepare and
+// check the memory of a transfer of n bytes.
 func (x *limits) run(t checkT, variants []limitVariant, before func(n int), after func(what string, n int)) {
 	t.Helper()
 	caps := x.p.A.Iface.Attr().Caps
@@ -187,15 +187,15 @@ func checkGetLimit(t checkT, p *pair) {
 	}, func(n int) { x.fill(n, target, x.buf) }, func(what string, n int) { x.compare(t, what, n, target, x.buf) })
 }
 
-// fill prepares memory for a transfer of n bytes.
+// fill writes the pattern of a transfer of n bytes to from and clears to.
 func (x *limits) fill(n int, from, to []byte) {
 	n = min(n, testenv.RepeatLen)
 	copy(from, pattern(n, n))
 	scribble(to[:min(n+1, testenv.RepeatLen)])
 }
 
-// compare checks what arrived: all of a chunk, whose bytes stand for all n, and nothing behind
-// what is shorter.
+// compare checks the received bytes of the first chunk, which all chunks of a larger transfer share, and that a shorter
+// transfer wrote nothing after its end.
 func (x *limits) compare(t checkT, what string, n int, from, to []byte) {
 	t.Helper()
 	k := min(n, testenv.RepeatLen)

@@ -13,17 +13,17 @@ import (
 var mapChecks = []check{
 	{
 		name: "map/memory",
-		rule: "Map returns the memory of the peer at the address: n bytes, in which both sides see each other's stores until unmap; the EP works on",
+		rule: "Map returns n bytes of the peer's memory at the address; both sides see each other's stores until unmap, and the EP continues to work",
 		any:  uct.CapGet, run: checkMap,
 	},
 	{
 		name: "map/refused",
-		rule: "Map refuses a range that is not in the region, another key, a key without the right to read, and closed memory with ErrRemoteAccess; the EP works on",
+		rule: "Map returns ErrRemoteAccess for a range outside the region, another key, a key without read access, and closed memory; the EP continues to work",
 		any:  uct.CapGet, run: checkMapRefused,
 	},
 	{
 		name: "map/closed",
-		rule: "mapped bytes remain mapped until unmap, also when the peer has closed the memory and this side the EP",
+		rule: "mapped bytes remain mapped until unmap, also after the peer has closed the memory and this side the EP",
 		any:  uct.CapGet, run: checkMapClosed,
 	},
 }
@@ -37,10 +37,10 @@ func (p *pair) mapper(t checkT) uct.Mapper {
 	}
 	if _, unmap, err := m.Map(p.AB.Raddr, 1, p.AB.Key); err == nil {
 		unmap()
-	} else if err != uct.ErrNoResource { // the EP connects
+	} else if err != uct.ErrNoResource { // ErrNoResource: the EP is connecting
 		require.ErrorIs(t, err, uct.ErrUnsupported, "map over a new ep")
 	}
-	p.works(t, p.AB, "a new ep") // and is connected now
+	p.works(t, p.AB, "a new ep") // connects the EP
 	_, unmap, err := m.Map(p.AB.Raddr, 1, p.AB.Key)
 	if errors.Is(err, uct.ErrUnsupported) {
 		t.Skipf("memory of this kind is not mapped")
@@ -97,7 +97,7 @@ func checkMapClosed(t checkT, p *pair) {
 	closeMem(t, mem)
 	_, _, err = m.Map(raddr, 3*4096, key)
 	assert.ErrorIs(t, err, uct.ErrRemoteAccess, "closed memory")
-	reads := func() { assert.LessOrEqual(t, bytes.Count(got, []byte{0}), len(got)) } // any content, and no fault
+	reads := func() { assert.LessOrEqual(t, bytes.Count(got, []byte{0}), len(got)) } // reads all bytes: any content, but no SIGSEGV
 	reads()
 	p.works(t, l, "the same ep")
 	p.closeLink(t, l)

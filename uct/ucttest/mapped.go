@@ -11,11 +11,11 @@ import (
 
 var mappedChecks = []check{{
 	name: "get/mapped",
-	rule: "GetMapped reports true only when it has read all of the range, which a get may read; it writes buf alone, and the EP works on",
+	rule: "GetMapped returns true only if it has read the whole range and a get may read that range; it writes only buf, and the EP continues to work",
 	any:  uct.CapGet, run: checkMapped,
 }}
 
-// mappedAccess is one range that GetMapped must not say it has read.
+// mappedAccess is a range for which GetMapped must return false.
 type mappedAccess struct {
 	what  string
 	raddr uint64
@@ -27,7 +27,7 @@ func checkMapped(t checkT, p *pair) {
 	if m == nil {
 		t.Skipf("memory of peers is not mapped")
 	}
-	p.works(t, p.AB, "a new ep") // and is connected now
+	p.works(t, p.AB, "a new ep") // connects the EP
 	buf := make([]byte, 64)
 	if !m.GetMapped(buf, p.AB.Raddr, p.AB.Key) {
 		t.Skipf("memory of this kind is not mapped")
@@ -39,7 +39,7 @@ func checkMapped(t checkT, p *pair) {
 	p.works(t, p.AB, "the same ep")
 }
 
-// readsMapped reads ranges of the region that B has allocated.
+// readsMapped reads ranges of B's allocated region with GetMapped.
 func (p *pair) readsMapped(t checkT, m uct.MappedGetter) {
 	t.Helper()
 	copy(p.B.Mem.Bytes(), pattern(1, regionLen))
@@ -52,7 +52,7 @@ func (p *pair) readsMapped(t checkT, m uct.MappedGetter) {
 	}
 }
 
-// unreadable are ranges of n bytes that a get is refused.
+// unreadable returns ranges of n bytes that a get must not read.
 func (p *pair) unreadable(t checkT, n int) []mappedAccess {
 	t.Helper()
 	end := p.AB.Raddr + regionLen

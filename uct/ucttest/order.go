@@ -17,7 +17,7 @@ var orderChecks = []check{
 	},
 	{
 		name: "order/endpoints",
-		rule: "the messages of each EP of an iface keep their order",
+		rule: "the messages of each EP of an iface arrive in order",
 		any:  uct.CapAM, run: checkOrderEndpoints,
 	},
 }
@@ -65,22 +65,22 @@ func checkOrderEndpoints(t checkT, p *pair) {
 var descChecks = []check{
 	{
 		name: "desc/kept",
-		rule: "what a handler keeps is its own until Release, whatever arrives meanwhile",
+		rule: "the handler owns a retained descriptor until Release; messages that arrive before do not change its data",
 		any:  uct.CapAM, run: checkKept,
 	},
 	{
 		name: "desc/all-kept",
-		rule: "buffers held count against the receive queue: senders wait, and nothing is lost",
+		rule: "retained descriptors reduce the receive queue: senders wait, and no message is lost",
 		any:  uct.CapAM, run: checkAllKept,
 	},
 }
 
-// keeper is a handler that keeps everything.
+// keeper is a handler that retains descriptors and their messages.
 type keeper struct {
 	data  [][]byte
 	descs []uct.Desc
-	none  int // messages that came without a descriptor
-	limit int // kept at most; 0: no limit
+	none  int // messages that arrived without a descriptor
+	limit int // maximum number of retained messages; 0 means no limit
 	seen  int
 }
 
@@ -97,7 +97,7 @@ func (k *keeper) HandleAM(data []byte, desc uct.Desc) bool {
 	return true
 }
 
-// release gives everything back, the last first.
+// release releases all descriptors, the last first.
 func (k *keeper) release() {
 	for i := len(k.descs) - 1; i >= 0; i-- {
 		scribble(k.data[i])
@@ -159,7 +159,7 @@ func checkAllKept(t checkT, p *pair) {
 	assert.Equal(t, count, next)
 }
 
-// check compares what is kept with the messages from number first-kept on.
+// check compares the retained messages with those that were sent, from number first on.
 func (k *keeper) check(t checkT, first int) int {
 	t.Helper()
 	base := k.seen - len(k.data)

@@ -8,7 +8,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// regionLen is the size in bytes of the memory that each side offers.
+// regionLen is the length in bytes of the memory of each side that peers can access.
 const regionLen = 256 << 10
 
 // side is one iface with its memory domain.
@@ -16,14 +16,13 @@ type side struct {
 	Name  string
 	MD    uct.MD
 	Iface uct.Iface
-	// Mem is regionLen bytes with all rights that the other sides reach; nil
-	// where the transport has neither put, get nor atomics.
+	// Mem is regionLen bytes of memory with all access rights; nil if the transport has neither put, get nor atomics.
 	Mem uct.Mem
-	// Errors are the calls of OnError.
+	// Errors lists the calls of OnError.
 	Errors []epError
 
 	staged  stage               // registered buffers for zcopy operations of this side
-	onError func(uct.EP, error) // called too; may be nil
+	onError func(uct.EP, error) // also called by OnError; may be nil
 	ownsMD  bool
 }
 
@@ -33,8 +32,7 @@ type epError struct {
 	Err error
 }
 
-// link is an EP from one side to another, with its classes and with the key of
-// the target's memory.
+// link is an EP from one side to another, with its operation classes and the key of the target's memory.
 type link struct {
 	EP       uct.EP
 	AM       uct.AMSender
@@ -49,7 +47,7 @@ type link struct {
 	mayFail bool // it may have failed
 }
 
-// pair is what a check works on: sides A and B connected both ways.
+// pair is the fixture of a check: sides A and B, with EPs AB and BA that connect them.
 type pair struct {
 	A, B   *side
 	AB, BA *link
@@ -62,14 +60,14 @@ type pair struct {
 	mems  []uct.Mem
 	keys  []unpacked
 	comps []*comp
-	// posting is set while a posting call runs, in which no completion may fire.
+	// posting is true during a call that posts: no completion may fire then.
 	posting bool
-	gone    [][]byte // buffers of gets that have completed, scribbled over
-	idle    int      // rounds since something happened
+	gone    [][]byte // scribbled buffers of complete gets
+	idle    int      // consecutive idle rounds
 	shut    bool
 }
 
-// unpacked is a key to be released.
+// unpacked is a key that the pair releases at the end.
 type unpacked struct {
 	md  uct.MD
 	key uct.RKey
@@ -84,7 +82,7 @@ func openPair(t checkT, h *Harness, o Options) *pair {
 	return p
 }
 
-// open opens an iface; on the memory domain of near if the harness shares it.
+// open opens an iface, on the memory domain of near if Harness.SharedMD is set.
 func (p *pair) open(t checkT, name string, near *side) *side {
 	t.Helper()
 	s := &side{Name: name}
@@ -113,7 +111,7 @@ func (s *side) params(t checkT, h *Harness, o Options) uct.IfaceParams {
 	}
 }
 
-// failed is the OnError of the iface.
+// failed is the OnError function of the iface.
 func (s *side) failed(ep uct.EP, err error) {
 	s.Errors = append(s.Errors, epError{ep, err})
 	if s.onError != nil {
@@ -136,8 +134,8 @@ func (s *side) device(t checkT, h *Harness) string {
 	return ""
 }
 
-// memory returns n bytes of s that transports can use: allocated if the MD
-// allocates, else registered, else plain.
+// memory returns n bytes of memory of s: allocated if the MD allocates, else registered if the MD registers, else
+// ordinary memory.
 func (p *pair) memory(t checkT, s *side, n int, access uct.Access) uct.Mem {
 	t.Helper()
 	var mem uct.Mem
@@ -155,7 +153,7 @@ func (p *pair) memory(t checkT, s *side, n int, access uct.Access) uct.Mem {
 	return mem
 }
 
-// unpack gives from the key of mem.
+// unpack packs the key of mem and unpacks it for side from.
 func (p *pair) unpack(t checkT, from *side, mem uct.Mem) uct.RKey {
 	t.Helper()
 	packed, err := mem.PackRKey(nil)
@@ -170,7 +168,7 @@ func (p *pair) unpack(t checkT, from *side, mem uct.Mem) uct.RKey {
 	return key
 }
 
-// connect makes EPs from a to b and from b to a.
+// connect creates EPs from a to b and from b to a.
 func (p *pair) connect(t checkT, a, b *side) (ab, ba *link) {
 	t.Helper()
 	ab, ba = p.half(t, a, b), p.half(t, b, a)
@@ -181,7 +179,7 @@ func (p *pair) connect(t checkT, a, b *side) (ab, ba *link) {
 	return ab, ba
 }
 
-// half makes an EP from a, connected to b if the transport connects to ifaces.
+// half creates an EP of a, which is connected to b if the transport connects to ifaces.
 func (p *pair) half(t checkT, from, to *side) *link {
 	t.Helper()
 	var params uct.EPParams
@@ -224,7 +222,7 @@ func (s *side) addresses(t checkT) (device, iface []byte) {
 	return device, iface
 }
 
-// round progresses every iface once and yields when all were idle.
+// round calls Progress of each iface once and yields if all were idle.
 func (p *pair) round() int {
 	n := 0
 	for _, s := range p.sides {
@@ -236,7 +234,7 @@ func (p *pair) round() int {
 		p.idle = 0
 		return n
 	}
-	if p.h.Budget > 0 { // which rounds without pauses spend sooner
+	if p.h.Budget > 0 { // without pauses, the wait fails sooner
 		runtime.Gosched()
 		return 0
 	}
@@ -245,10 +243,10 @@ func (p *pair) round() int {
 	return 0
 }
 
-// idle is how many idle rounds show that nothing more is under way.
+// idleRounds is the number of consecutive idle rounds after which no operation is expected to be in flight.
 const idleRounds = 64
 
-// settle progresses until nothing has happened for a while.
+// settle progresses until idleRounds consecutive rounds were idle.
 func (p *pair) settle() {
 	for idle := 0; idle < idleRounds; idle++ {
 		if p.round() > 0 {
@@ -257,13 +255,13 @@ func (p *pair) settle() {
 	}
 }
 
-// until progresses until cond holds and fails the check when it never does.
+// until progresses until cond is true, and fails the check when the budget of rounds is spent.
 func (p *pair) until(t checkT, what string, cond func() bool) {
 	t.Helper()
 	p.within(t, p.h.patience(1), what, cond)
 }
 
-// eventually is until for what needs a timer or the kernel.
+// eventually is until with the larger budget of events of timers and of the kernel.
 func (p *pair) eventually(t checkT, what string, cond func() bool) {
 	t.Helper()
 	p.within(t, p.h.patience(timerBudget), what, cond)
@@ -278,7 +276,7 @@ func (p *pair) within(t checkT, w patience, what string, cond func() bool) {
 	}
 }
 
-// push repeats a post until it is not short of resources.
+// push repeats a post while it returns ErrNoResource, and returns its result.
 func (p *pair) push(t checkT, post func() error) error {
 	t.Helper()
 	try := func() error {

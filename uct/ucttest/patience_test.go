@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// rounds is how many rounds that do n things each end a wait, of which each takes a millisecond.
+// rounds returns the number of rounds of n events and 1 ms each after which a wait fails.
 func (w *patience) rounds(n int) (rounds int) {
 	for rounds = 1; !w.spent(n); rounds++ {
 		if rounds%1000 == 0 {
@@ -18,8 +18,8 @@ func (w *patience) rounds(n int) (rounds int) {
 	return rounds
 }
 
-// TestPatience: a wait ends by its rounds, and before the first failure not before some time has
-// passed.
+// TestPatience checks that a wait fails after its budget of rounds, but before the first failed check not before
+// patienceTime.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const budget = 1 << 10
@@ -40,11 +40,11 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestSession_ShortWaitsAfterAFailure: the checks behind one that fails wait by rounds only.
+// TestSession_ShortWaitsAfterAFailure checks that waits after a failed check have no minimum time.
 func TestSession_ShortWaitsAfterAFailure(t *testing.T) {
 	s := session{h: &Harness{}}
 	assert.Equal(t, patienceTime, s.h.patience(1).least)
-	v := s.run(&check{name: "none"}) // it opens nothing: there is no OpenMD
+	v := s.run(&check{name: "none"}) // fails: the harness has no OpenMD
 	assert.True(t, v.Failed)
 	assert.Zero(t, s.h.patience(1).least)
 	assert.EqualValues(t, shortEvent.Milliseconds(), s.h.eventTimeout())

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestProcess_StopWaits: a process stands still when Stop has returned.
+// TestProcess_StopWaits checks that no thread of the process runs after Stop has returned.
 func TestProcess_StopWaits(t *testing.T) {
 	cmd := exec.Command(testenv.Command(t, "sleep"), "1000")
 	require.NoError(t, cmd.Start())

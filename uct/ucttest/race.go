@@ -2,5 +2,5 @@
 
 package ucttest
 
-// raceEnabled: allocation counts mean nothing under the race detector.
+// raceEnabled reports whether the race detector is on, which changes allocation counts.
 const raceEnabled = true

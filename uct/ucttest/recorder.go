@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// recorder is a checkT that remembers. Any goroutine may call it; after hang it takes
-// nothing any more.
+// recorder is a checkT that records failures and log lines in a Result. Any goroutine may call it. After hang it ignores
+// further calls.
 type recorder struct {
 	mu      sync.Mutex
 	result  Result
-	header  []byte // of the stack of the goroutine that runs the check now
+	header  []byte // goroutineHeader of the goroutine that runs the check
 	cleanup []func()
 }
 
-// record runs f and what it has asked for as cleanup.
+// record runs f and then its clean-up functions, the last registered first.
 func (r *recorder) record(f func()) {
 	r.isolate(f)
 	for len(r.cleanup) > 0 {
@@ -30,7 +30,7 @@ func (r *recorder) record(f func()) {
 	}
 }
 
-// isolate runs f on a goroutine of its own, which FailNow and Skipf end.
+// isolate runs f on a new goroutine and waits for it. FailNow and Skipf exit that goroutine.
 func (r *recorder) isolate(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -48,22 +48,22 @@ func (r *recorder) isolate(f func()) {
 	<-done
 }
 
-// goroutineHeader is how the stack of this goroutine begins: "goroutine 12 [".
+// goroutineHeader returns the first bytes of the stack trace of this goroutine: "goroutine 12 [".
 func goroutineHeader() []byte {
 	b := make([]byte, 64)
 	b = b[:runtime.Stack(b, false)]
 	return b[:bytes.IndexByte(b, '[')+1]
 }
 
-// hang fails the check because it has not ended, and says where it is.
+// hang fails the check because it did not return within limit. The message contains its stack.
 func (r *recorder) hang(limit time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Hung = true
-	r.fail(fmt.Sprintf("no end after %v:\n%s", limit, stackOf(r.header)))
+	r.fail(fmt.Sprintf("did not return within %v:\n%s", limit, stackOf(r.header)))
 }
 
-// stackOf is the stack of the goroutine with this header.
+// stackOf returns the stack of the goroutine with this header, or nil.
 func stackOf(header []byte) []byte {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]
@@ -75,7 +75,7 @@ func stackOf(header []byte) []byte {
 	return nil
 }
 
-// outcome is the result now.
+// outcome returns a copy of the current result.
 func (r *recorder) outcome() Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *recorder) outcome() Result {
 	return v
 }
 
-// fail books a complaint. With r.mu held.
+// fail records a failure. The caller holds r.mu.
 func (r *recorder) fail(what string) {
 	if !r.result.Failed {
 		r.result.Failed, r.result.Fault = true, what

@@ -13,14 +13,14 @@ type Result struct {
 	Rule    string
 	Failed  bool
 	Skipped bool
-	Hung    bool // it failed by not ending
-	// Fault is the first complaint of a check that failed: those after it tend to be
-	// its consequences. They are in Log, as is why a check was skipped.
+	Hung    bool // the check failed because it did not return
+	// Fault is the first failure of a failed check. Later failures are often its consequences. Log has all failures,
+	// and the reason why a check was skipped.
 	Fault string
 	Log   []string
 }
 
-// String is one message: the check, how it ended, and for a fault its rule.
+// String returns the name of the check, its outcome and, if it failed, its rule.
 func (v Result) String() string {
 	switch {
 	case v.Failed:
@@ -31,7 +31,7 @@ func (v Result) String() string {
 	return v.Check + ": ok"
 }
 
-// report tells t of the outcome.
+// report reports the outcome to t.
 func (v *Result) report(t testing.TB) {
 	t.Helper()
 	switch {
@@ -51,15 +51,14 @@ func (v *Result) report(t testing.TB) {
 // the watchdog permits, and uses a CPU if it spins.
 const maxHung = 3
 
-// session runs checks one after the other.
+// session runs checks in sequence.
 type session struct {
 	h     *Harness
 	hung  int
-	stuck string // why the rest is left out; empty: it is not
+	stuck string // why the remaining checks are skipped; "" if they are not
 }
 
-// run runs a check. One that hangs is abandoned, with its goroutine and all that it
-// has opened.
+// run runs a check. If the check hangs, run abandons its goroutine and open objects.
 func (s *session) run(c *check) Result {
 	r := &recorder{result: Result{Check: c.name, Rule: c.rule}}
 	if s.stuck != "" {
@@ -82,7 +81,7 @@ func (s *session) run(c *check) Result {
 	}
 	v := r.outcome()
 	if v.Failed {
-		shortWaits := *h // which one that hangs still reads
+		shortWaits := *h // a copy, because a check that hangs still reads *h
 		shortWaits.shortWaits = true
 		s.h = &shortWaits
 	}

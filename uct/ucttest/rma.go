@@ -17,7 +17,7 @@ var rmaChecks = []check{
 	},
 	{
 		name: "get/sizes",
-		rule: "a get reads the bytes at raddr; when it completes the data is there",
+		rule: "a get reads the bytes at raddr into the buffer before it completes",
 		any:  uct.CapGet, run: checkGetSizes,
 	},
 	{
@@ -42,17 +42,17 @@ var rmaChecks = []check{
 	},
 	{
 		name: "put/many",
-		rule: "puts under backpressure take effect, each once, and behind a fence in its order",
+		rule: "puts under backpressure take effect once each; puts after a fence take effect after those before it",
 		any:  uct.CapPut, run: checkPutMany,
 	},
 	{
 		name: "put/from-registered",
-		rule: "zcopy takes registered memory as it takes allocated; a Mem that is missing or does not cover its Buf is ErrInvalidParam",
+		rule: "zcopy accepts registered and allocated memory; a Mem that is missing or does not cover its Buf is ErrInvalidParam",
 		need: uct.CapPutZcopy, run: checkPutFromReg,
 	},
 }
 
-// rmaLens are the lengths of a variant that fit into the target's region.
+// rmaLens returns the lengths to try that fit into the target's region.
 func (v *opVariant) rmaLens() []int {
 	var out []int
 	for _, n := range v.sizes() {
@@ -63,7 +63,7 @@ func (v *opVariant) rmaLens() []int {
 	return append(out, min(v.max, regionLen-64))
 }
 
-// put writes data and waits for the remote completion.
+// put writes data at off of the target's region and waits for a flush.
 func (p *pair) put(t checkT, l *link, v *putVariant, off int, data []byte) {
 	t.Helper()
 	err := p.push(t, func() error { return v.put(p, l, l.Raddr+uint64(off), l.Key, data) })
@@ -71,7 +71,7 @@ func (p *pair) put(t checkT, l *link, v *putVariant, off int, data []byte) {
 	p.flush(t, l)
 }
 
-// get reads n bytes and waits for them.
+// get reads n bytes at off of the target's region and waits for its completion.
 func (p *pair) get(t checkT, l *link, v *getVariant, off, n int) []byte {
 	t.Helper()
 	op := &getOp{n: n}
@@ -116,7 +116,7 @@ func checkPutTooLong(t checkT, p *pair) {
 	scribble(target)
 	for _, v := range claimedPut(p.A.Iface.Attr()) {
 		if v.cap == uct.CapPutBcopy || v.max+1 > limitLen {
-			continue // the packer is bounded by its buffer; or beyond what is tried
+			continue // the packer cannot write beyond its buffer, or the length exceeds limitLen
 		}
 		err := p.push(t, func() error { return v.put(p, p.AB, p.AB.Raddr, p.AB.Key, make([]byte, v.max+1)) })
 		assert.ErrorIs(t, err, uct.ErrTooLong, "put %s of %d bytes", v.name, v.max+1)
@@ -190,7 +190,7 @@ func checkGetIOV(t checkT, p *pair) {
 	}
 }
 
-// checkPutMany writes a log of records and one word that every put overwrites.
+// checkPutMany puts records to consecutive addresses, and one word that each put overwrites.
 func checkPutMany(t checkT, p *pair) {
 	const count = 300
 	target := p.B.Mem.Bytes()

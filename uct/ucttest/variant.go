@@ -8,18 +8,17 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// limitLen caps the lengths that checks try; a transport's limit may be 2 GiB.
+// limitLen is the maximum length in bytes that checks try; a transport's limit may be 2 GiB.
 const limitLen = stageLen / 2
 
-// opVariant is one way to move bytes. Every function posts once and returns the
-// transport's error as it is.
+// opVariant is a variant of an operation. Its functions post once and return the transport's error unchanged.
 type opVariant struct {
 	name     string
 	cap      uct.Caps
-	min, max int // bytes that the attributes allow; max not capped
+	min, max int // limits of the attributes, in bytes
 }
 
-// sizes are the lengths to try: both ends and their neighbours.
+// sizes returns the lengths to try: the limits, capped at limitLen, and lengths next to them.
 func (v *opVariant) sizes() []int {
 	hi := min(v.max, limitLen)
 	var out []int
@@ -36,8 +35,7 @@ func (v *opVariant) clamp(n int) int { return max(v.min, min(n, v.max)) }
 // amVariant sends messages.
 type amVariant struct {
 	opVariant
-	// send posts msg. When it returns nil the message is under way, whatever the
-	// caller then does to msg.
+	// send posts msg. The caller may modify msg after send has returned.
 	send func(p *pair, l *link, id uint8, msg []byte) error
 }
 
@@ -60,7 +58,7 @@ func claimedAM(a *uct.IfaceAttr) []amVariant {
 	return out
 }
 
-// anyAM is the first claimed variant that takes 64 bytes.
+// anyAM returns the first claimed variant whose limit is at least 64 bytes.
 func anyAM(a *uct.IfaceAttr) amVariant {
 	for _, v := range claimedAM(a) {
 		if v.min <= 64 && v.max >= 64 {
@@ -110,8 +108,8 @@ func sendZcopy(header, pieces int) func(*pair, *link, uint8, []byte) error {
 	}
 }
 
-// zcopy stages data, posts it in pieces of the given lengths and gives the buffer back at the end of the
-// operation. The buffer must not have changed until then.
+// zcopy copies data to a staging buffer, posts it in pieces of the given lengths and releases the buffer when the
+// operation completes. It then checks that the transport did not modify the buffer.
 func (p *pair) zcopy(s *side, data []byte, lens []int, post func([]uct.IOV, *uct.Completion) (bool, error)) error {
 	buf := s.staged.take(len(data))
 	if buf == nil {
@@ -185,11 +183,11 @@ func putZcopy(pieces int) func(*pair, *link, uint64, uct.RKey, []byte) error {
 // getVariant reads remote memory.
 type getVariant struct {
 	opVariant
-	// get posts; op.comp fires, or has fired on return, when op.data is there.
+	// get posts a get. When op.comp fires, or when get returns without pending, op.data is complete.
 	get func(p *pair, l *link, raddr uint64, key uct.RKey, op *getOp) error
 }
 
-// getOp is a get: what it wants and what came.
+// getOp is a get: its length and its data.
 type getOp struct {
 	n    int
 	data []byte
@@ -239,7 +237,7 @@ func getBcopy(p *pair, l *link, raddr uint64, key uct.RKey, op *getOp) error {
 	return err
 }
 
-// settled books a call that did not return pending.
+// settled marks the get as complete if the call returned neither pending nor an error.
 func (g *getOp) settled(pending bool, err error) {
 	if err != nil || !pending {
 		g.comp.expect = 0
