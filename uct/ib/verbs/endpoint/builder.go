@@ -2,38 +2,38 @@ package endpoint
 
 import "github.com/gucx/gucx/uct/ib/verbs"
 
-// builder makes the objects of one thread after the other. As neighbors share, the
-// newest object of a kind is the one to share.
+// builder creates the objects of the threads in order. Threads that share an object have consecutive numbers, so a
+// thread shares the newest object of each type or creates a new one.
 type builder struct {
 	dev     *verbs.Device
 	cfg     Config
 	threads int
 	set     *Set
 
-	next  Endpoint    // what the next thread gets
-	spare cqAndQueues // objects that no thread gets
+	next  Endpoint    // newest objects, for the next thread
+	spare cqAndQueues // newest objects of Plan.Spare, which no thread uses
 }
 
-// cqAndQueues are the objects that a plan with Spare makes twice.
+// cqAndQueues are the objects that a plan with Spare creates twice.
 type cqAndQueues struct {
 	cq  *verbs.CQ
 	qps []*verbs.QP
 }
 
-// first says whether thread t is the first of those that share an object.
-func first(t, ways int) bool { return t%ways == 0 }
+// isFirst reports whether thread t is the first of the ways threads that share an object.
+func isFirst(t, ways int) bool { return t%ways == 0 }
 
-// sharers is how many threads share the object that t does: fewer at the end.
+// sharers returns the number of threads that share an object with thread t: ways, or fewer for the last object.
 func (b *builder) sharers(t, ways int) int { return min(ways, b.threads-t/ways*ways) }
 
 func (b *builder) thread(t int) error {
 	p := b.cfg.Plan
-	if first(t, p.Context) {
+	if isFirst(t, p.Context) {
 		if err := b.context(); err != nil {
 			return err
 		}
 	}
-	if first(t, p.PD) {
+	if isFirst(t, p.PD) {
 		if err := b.pd(); err != nil {
 			return err
 		}
@@ -75,15 +75,15 @@ func (b *builder) pd() (err error) {
 	return err
 }
 
-// queues makes the CQ and the QPs of thread t, if it does not share older ones.
+// queues creates the CQ and the QPs of thread t in q, unless the thread shares those in q.
 func (b *builder) queues(t int, q *cqAndQueues) (err error) {
 	p := b.cfg.Plan
-	if first(t, p.CQ) {
+	if isFirst(t, p.CQ) {
 		if q.cq, err = b.cq(b.sharers(t, p.CQ)); err != nil {
 			return err
 		}
 	}
-	if first(t, p.QP) {
+	if isFirst(t, p.QP) {
 		q.qps, err = b.qps(q.cq)
 	}
 	return err

@@ -7,36 +7,35 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Category is a way of sharing between the threads of a process. The value is
-// text, as in a configuration.
+// Category defines which verbs objects the threads of a process share. Its text form is the name in the study, as in a
+// configuration.
 type Category uint8
 
-// Categories, from the fastest and dearest to the slowest and cheapest but for the
-// first two: MPIEverywhere has no sharing at all, yet pays for the lock of its QP.
+// Categories, in the order of decreasing message rate and decreasing use of resources. The exception is MPIEverywhere:
+// its threads share nothing, but a post takes the lock of its QP, so it is slower than TwoXDynamic.
 const (
-	// MPIEverywhere gives each thread a context, as if it were a process.
+	// MPIEverywhere creates a context for each thread, as for a process.
 	MPIEverywhere Category = iota
-	// TwoXDynamic is Dynamic with twice the thread domains and QPs, half of which
-	// nobody uses.
+	// TwoXDynamic is Dynamic with twice as many thread domains, QPs and CQs; half of them are not used.
 	TwoXDynamic
-	// Dynamic shares the context; each thread has a thread domain with a UAR page.
+	// Dynamic shares the context. Each thread has a thread domain with its own UAR page.
 	Dynamic
-	// SharedDynamic is Dynamic with a UAR page for two threads.
+	// SharedDynamic is Dynamic with one UAR page for two threads.
 	SharedDynamic
-	// Static shares the context and the micro-UARs that come with it.
+	// Static shares the context and its statically allocated micro-UARs.
 	Static
-	// MPIThreads shares one QP and one CQ.
+	// MPIThreads shares one context, one QP and one CQ among all threads.
 	MPIThreads
 )
 
 var categoryNames = [...]string{"MPI-everywhere", "2xDynamic", "Dynamic", "SharedDynamic", "Static", "MPI+threads"}
 
-// Categories lists all.
+// Categories returns all categories.
 func Categories() []Category {
 	return []Category{MPIEverywhere, TwoXDynamic, Dynamic, SharedDynamic, Static, MPIThreads}
 }
 
-// String is the name in the study.
+// String returns the name of the category in the study.
 func (c Category) String() string {
 	if int(c) < len(categoryNames) {
 		return categoryNames[c]
@@ -44,8 +43,8 @@ func (c Category) String() string {
 	return fmt.Sprintf("Category(%d)", uint8(c))
 }
 
-// ParseCategory finds a category by its name, in any case. ErrInvalidParam, with
-// the names that there are.
+// ParseCategory returns the category with the given name, in upper or lower case. Error: ErrInvalidParam for an unknown
+// name, with the known names in the text.
 func ParseCategory(name string) (Category, error) {
 	for i, n := range categoryNames {
 		if strings.EqualFold(n, name) {
@@ -64,7 +63,7 @@ func (c *Category) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Plan is the category for n threads.
+// Plan returns the plan of the category for n threads.
 func (c Category) Plan(n int) Plan {
 	shared := Plan{Context: n, PD: n, CQ: 1, QP: 1}
 	switch c {

@@ -7,27 +7,23 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Config says what Open makes. The zero value is one RC QP for each thread, in a
-// context of its own.
+// Config is the configuration of Open. The zero value means one RC QP for each thread, in its own context.
 type Config struct {
 	Plan Plan
-	// Type of the QPs; 0 means RC.
+	// Type is the type of the QPs; 0 means RC.
 	Type verbs.QPType
-	// Cap are the depths of each QP; zero depths mean 64 work requests and one SGE,
-	// and one receive.
+	// Cap has the depths of each QP. Zero depths mean 64 work requests with one SGE and one receive with one SGE.
 	Cap verbs.QPCap
-	// QPs is how many each thread has; they share its CQ and thread domain. 0
-	// means 1.
+	// QPs is the number of QPs of each thread, which share its CQ and thread domain. 0 means 1.
 	QPs int
-	// CQDepth is how many completions each thread can have outstanding; a shared
-	// CQ is as deep as all need together. 0 means the send depth of its QPs.
+	// CQDepth is the number of completions that each thread can have outstanding. The depth of a shared CQ is the sum
+	// over its threads. 0 means the sum of the send depths of the thread's QPs.
 	CQDepth int
-	// LockCQ has the CQs of one thread take their lock too, as those of
-	// ibv_create_cq do.
+	// LockCQ creates CQs with a lock even for a single thread, as ibv_create_cq does.
 	LockCQ bool
 }
 
-// defaultDepth is that of the study's message-rate benchmark.
+// defaultDepth is the send depth of the study's message-rate benchmark, in work requests.
 const defaultDepth = 64
 
 func (c Config) withDefaults() (_ Config, err error) {
@@ -53,33 +49,33 @@ func (c Config) withDefaults() (_ Config, err error) {
 	return c, nil
 }
 
-// Endpoint is what one thread posts to and polls. Its QPs are in RESET.
+// Endpoint is the set of objects that one thread posts to and polls. The Set owns them. Open creates the QPs in RESET.
 type Endpoint struct {
 	Context *verbs.Context
 	PD      *verbs.PD
 	CQ      *verbs.CQ
 	QPs     []*verbs.QP
-	// Context number and so on: endpoints with equal numbers share the object.
+	// SharedBy tells which objects the endpoint shares.
 	SharedBy Shares
 }
 
-// Shares numbers the objects of an endpoint within its Set, and says how many
-// endpoints use the CQ and the QPs.
+// Shares has the numbers of the objects of an endpoint, from 0 within its Set, and the number of endpoints that use the
+// CQ and the QPs. Endpoints with equal numbers share the object.
 type Shares struct {
 	Context, PD, CQ, QP int // numbers from 0
 	CQUsers, QPUsers    int
 }
 
-// Set is all endpoints of a process.
+// Set is the endpoints of all threads, with the objects that they use.
 type Set struct {
 	Endpoints []Endpoint
 	contexts  []*verbs.Context
 	undo      cleanup.Stack
 }
 
-// Open makes endpoints for n threads on dev. Errors: ErrInvalidParam for a plan
-// that cannot be, and those of package verbs: ErrNoMemory when the device has no
-// more UAR pages.
+// Open creates endpoints for n threads on dev. The caller must close the Set. Errors: ErrInvalidParam for an invalid
+// plan, a negative count in cfg or n < 1; the errors of package verbs, such as ErrNoMemory when the device has no more
+// UAR pages.
 func Open(dev *verbs.Device, n int, cfg Config) (_ *Set, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
@@ -102,16 +98,15 @@ func Open(dev *verbs.Device, n int, cfg Config) (_ *Set, err error) {
 	return b.set, nil
 }
 
-// Close closes everything, QPs first. What the caller has made on the contexts
-// must be closed before; ErrBusy otherwise.
+// Close closes the objects of all endpoints, QPs first. The caller must first close the objects that it created on the
+// contexts; otherwise Close returns ErrBusy.
 func (s *Set) Close() error { return s.undo.Run() }
 
-// Contexts lists the open contexts.
+// Contexts returns the open contexts. The caller must not modify the slice.
 func (s *Set) Contexts() []*verbs.Context { return s.contexts }
 
-// Resources adds up what the contexts have allocated. A micro-UAR counts as used
-// when a QP of an endpoint rings there, and as wasted otherwise. False if the
-// provider does not count.
+// Resources returns the sum of the resources of all contexts. A micro-UAR counts as used if a QP of an endpoint rings
+// its doorbell there, and as wasted otherwise. ok is false if the provider does not count resources.
 func (s *Set) Resources() (sum verbs.Resources, ok bool) {
 	for _, ctx := range s.contexts {
 		r, ok := ctx.Resources()

@@ -29,8 +29,8 @@ func open(t *testing.T, dev *verbs.Device, n int, cfg endpoint.Config) *endpoint
 	return set
 }
 
-// table is what sixteen threads take, as the study has it, and what a lazy policy
-// makes of it. Waste counts registers that no thread rings.
+// table lists the objects of 16 threads as in the study, and with a lazy policy for UAR pages. A wasted micro-UAR is one
+// in which no thread rings a doorbell.
 var table = []struct {
 	category               endpoint.Category
 	contexts, tds          int
@@ -66,8 +66,7 @@ func TestCategories_SixteenThreads(t *testing.T) {
 	}
 }
 
-// lockedQPs counts distinct QPs with a lock on the queue, and with one on the
-// register too.
+// lockedQPs returns the number of distinct QPs with a queue lock, and of those with a register lock too.
 func lockedQPs(t *testing.T, set *endpoint.Set) (n [2]int) {
 	seen := map[*verbs.QP]bool{}
 	for _, e := range set.Endpoints {
@@ -89,7 +88,7 @@ func lockedQPs(t *testing.T, set *endpoint.Set) (n [2]int) {
 	return n
 }
 
-// lockedCQs counts CQs with a lock: those without can be watched.
+// lockedCQs returns the number of CQs with a lock, which are those without a watch.
 func lockedCQs(set *endpoint.Set) int {
 	seen := map[*verbs.CQ]bool{}
 	for _, e := range set.Endpoints {
@@ -100,8 +99,8 @@ func lockedCQs(set *endpoint.Set) int {
 	return len(seen)
 }
 
-// Contexts are what is dear: who has one for each thread takes most memory, and who
-// shares everything least.
+// Contexts use most of the memory, so memory decreases from MPIEverywhere, with a context for each thread, to
+// MPIThreads.
 func TestCategories_Memory(t *testing.T) {
 	var last int64
 	for i, c := range table {
@@ -128,8 +127,8 @@ func TestCategories_LazyPolicy(t *testing.T) {
 	}
 }
 
-// One QP in a thread domain takes 18 micro-UARs when it has a context of its own,
-// and the device is full after 907 contexts: here with a tenth of its pages.
+// A QP in a thread domain of its own context uses 18 micro-UARs, so a device has UAR pages for 907 such contexts. The
+// test uses a device with a tenth of the pages.
 func TestNaiveEndpoints_ExhaustTheDevice(t *testing.T) {
 	naive := endpoint.Config{Plan: endpoint.Plan{Domain: 1}}
 	set := open(t, device(t, softhca.Config{}), 1, naive)
@@ -178,7 +177,8 @@ func TestOpen_Refused(t *testing.T) {
 	}
 }
 
-// Who shares what, with a number of threads that the degrees do not divide.
+// TestOpen_Groups checks which threads share which objects if the number of threads is no multiple of the degrees of
+// sharing.
 func TestOpen_Groups(t *testing.T) {
 	set := open(t, device(t, softhca.Config{}), 5, endpoint.Config{
 		Plan: endpoint.Plan{Context: 4, PD: 2, CQ: 2, Domain: 1}, QPs: 2, Cap: verbs.QPCap{MaxSendWR: 8}, CQDepth: 4})

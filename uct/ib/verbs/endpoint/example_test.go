@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// A runtime with sixteen threads asks for endpoints of a category, four of which poll
-// one completion queue, and sees what they take of the device.
+// A runtime with 16 threads opens endpoints of several categories, with one CQ for four threads, and prints the
+// resources of the device that they use.
 func Example() {
 	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
 	if err != nil {

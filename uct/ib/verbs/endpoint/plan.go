@@ -6,25 +6,23 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Plan says how many threads share each kind of object; 0 means 1. Threads that
-// share are neighbors: with 4, threads 0 to 3 share the first object.
+// Plan is the number of threads that share an object, for each type of object; 0 means 1. Threads with consecutive
+// numbers share: with 4, threads 0 to 3 share the first object.
 type Plan struct {
-	// Context and PD. Who shares a PD shares its context.
+	// Context and PD are the numbers of threads on a context and on a PD. Context must be a multiple of PD.
 	Context, PD int
-	// CQ and QP. Who shares one shares its context, and its PD for a QP; who shares
-	// a QP shares its CQ.
+	// CQ and QP are the numbers of threads on a CQ and on a QP. Context must be a multiple of CQ; PD and CQ must be
+	// multiples of QP.
 	CQ, QP int
-	// Domain is the sharing level of the thread domain that each thread's QPs are
-	// in: 1 for a UAR page of its own, 2 for a page with another thread; 0 for none,
-	// so that the policy of the context finds the micro-UAR. A QP in a thread
-	// domain cannot be shared.
+	// Domain is the sharing level of each thread's thread domain: 1 means its own UAR page, 2 means a UAR page shared
+	// with another thread. 0 means no thread domain: the policy of the context assigns the micro-UAR. QP must be 1 if
+	// Domain is not 0.
 	Domain int
-	// Spare makes everything but contexts and PDs twice, and uses one of the two.
+	// Spare creates each thread domain, CQ and QP twice; the second one is not used.
 	Spare bool
 }
 
-// WithCQ is the plan with k threads on each CQ, or as many as it has already if
-// they share more.
+// WithCQ returns the plan with at least k threads on each CQ.
 func (p Plan) WithCQ(k int) Plan {
 	p.CQ = max(p.CQ, k)
 	return p
@@ -47,14 +45,14 @@ func (p Plan) withDefaults() (Plan, error) {
 		{p.QP, p.PD, "QP", "PD"}, {p.QP, p.CQ, "QP", "CQ"},
 	} {
 		if in.outer%in.inner != 0 {
-			return p, invalid("%d threads share a %s, which cannot lie within the %s of %d", in.inner, in.innerName, in.outerName, in.outer)
+			return p, invalid("%d threads share a %s, but the %s is shared by %d, which is no multiple", in.inner, in.innerName, in.outerName, in.outer)
 		}
 	}
 	switch {
 	case p.Domain < 0 || p.Domain > 2:
 		return p, invalid("sharing level %d of thread domains: want 1, 2, or 0 for no domains", p.Domain)
 	case p.Domain > 0 && p.QP > 1:
-		return p, invalid("%d threads share a QP, which cannot be in a thread domain then", p.QP)
+		return p, invalid("%d threads share a QP: a shared QP cannot be in a thread domain", p.QP)
 	}
 	return p, nil
 }
