@@ -17,11 +17,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// FailEachCall opens an MD, memory, two ifaces of tl with config and connected EPs, and a
-// receive queue if tl has them. Each call that this makes of the device fails in turn: the
-// function returns the error, destroys what it has made, and succeeds when it is called
-// again; Connect does with another EP. When all is closed, no object of the device, memory
-// or file descriptor is left.
+// FailEachCall opens an MD, memory, two ifaces of tl with config, connected EPs and, if tl has them, a receive queue. It
+// repeats this once for each call of the device, and that call then fails. The function that makes the failing call must
+// return the error, destroy the objects that it has created, and succeed when it is called again (Connect with another
+// EP). After Close, no object of the device, memory or file descriptor may remain.
 func FailEachCall(t *testing.T, tl ib.Transport, config any) {
 	t.Helper()
 	soft, err := softhca.NewDevice(softhca.Config{Name: deviceName, Fabric: softhca.FabricLoop})
@@ -42,19 +41,18 @@ func FailEachCall(t *testing.T, tl ib.Transport, config any) {
 	}
 }
 
-// faultRun is one run with one call that fails.
+// faultRun is one run in which one call fails.
 type faultRun struct {
 	t         *testing.T
 	faults    hwfault.Faults
 	component uct.Component
 	tl        ib.Transport
 	config    any
-	name      string // of the call that fails
-	failed    int    // functions that returned its error
+	name      string // number and name of the call that fails
+	failed    int    // number of functions that returned its error
 }
 
-// injected reports whether a function has returned the injected error, which is the only
-// one that it may return.
+// injected reports whether err is the injected error. Any other error fails the test.
 func (r *faultRun) injected(what string, err error) bool {
 	r.t.Helper()
 	if err == nil {
@@ -65,7 +63,7 @@ func (r *faultRun) injected(what string, err error) bool {
 	return true
 }
 
-// opened calls open, again after an error, and returns what it has opened.
+// opened calls open, a second time if the first returns the injected error, and returns its result.
 func opened[T any](r *faultRun, what string, open func() (T, error)) T {
 	r.t.Helper()
 	before := r.faults.Live()
@@ -78,8 +76,7 @@ func opened[T any](r *faultRun, what string, open func() (T, error)) T {
 	return v
 }
 
-// all opens, connects and closes everything, and returns the calls of the device before the
-// first Close.
+// all opens, connects and closes all objects, and returns the calls of the device before the first Close.
 func (r *faultRun) all() []string {
 	bytes := offheap.InUse()
 	md := opened(r, "open MD", func() (uct.MD, error) { return r.component.OpenMD(deviceName) })
@@ -107,7 +104,7 @@ func (r *faultRun) all() []string {
 	return calls
 }
 
-// connectEPs makes an EP on each iface, and connects them with each other.
+// connectEPs creates an EP on each iface and connects them to each other.
 func (r *faultRun) connectEPs(ifaces [2]uct.Iface) {
 	var eps [2]uct.EP
 	for i, it := range ifaces {
@@ -121,7 +118,7 @@ func (r *faultRun) connectEPs(ifaces [2]uct.Iface) {
 	}
 	for i, ep := range eps {
 		if c := ep.Ops().Connect; c != nil {
-			_ = c.Connect(addrs(ifaces[1-i], eps[1-i])) // it may succeed now or not
+			_ = c.Connect(addrs(ifaces[1-i], eps[1-i])) // the result of a second Connect is not specified
 		}
 		require.NoError(r.t, ep.Close(), "%s: close EP", r.name)
 	}
@@ -146,7 +143,7 @@ func addrs(it uct.Iface, ep uct.EP) (deviceAddr, epAddr []byte) {
 	return it.Ext().Address.DeviceAddr(nil), ep.Ops().Connect.EPAddr(nil)
 }
 
-// paramsFor are those of an EP to an iface; none if EPs connect to EPs.
+// paramsFor returns the parameters of an EP to it; zero if EPs connect to EPs.
 func paramsFor(it uct.Iface) uct.EPParams {
 	if it.Attr().Caps.Has(uct.CapConnectEP) {
 		return uct.EPParams{}

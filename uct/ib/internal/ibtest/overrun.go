@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Overrun has the device lose a completion queue that nobody polls meanwhile: QPs of its own fill it
-// with work requests that are flushed, and then one more.
+// Overrun overruns cq: it creates QPs whose flushed work requests complete in cq, more than its depth. The caller must
+// not poll cq during the call.
 func Overrun(t testing.TB, md *ib.MD, cq *verbs.CQ) {
 	t.Helper()
 	const depth = 64
@@ -18,7 +18,7 @@ func Overrun(t testing.TB, md *ib.MD, cq *verbs.CQ) {
 	for i := range wrs {
 		wrs[i] = verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}
 	}
-	for left := cq.Depth() + 2; left > 0; left -= depth { // the device has one more than it says
+	for left := cq.Depth() + 2; left > 0; left -= depth { // the device has one entry more than Depth
 		qp, err := md.PD().CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: depth}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, qp.Close()) })

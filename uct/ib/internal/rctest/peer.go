@@ -1,6 +1,6 @@
-// Package rctest tests what the reliable-connected transports promise about peers
-// in other processes, beyond package ucttest: that other endpoints go on when a
-// peer dies, and that counts are exact while one is stopped.
+// Package rctest tests rules of the reliable-connected transports about peers in other processes, in addition to package
+// ucttest: other endpoints continue to work when a peer dies, and atomics execute exactly once while the target's process
+// is stopped.
 package rctest
 
 import (
@@ -24,19 +24,18 @@ import (
 
 // Harness is a transport under test.
 type Harness struct {
-	// OpenMD opens a memory domain that other processes of the host reach.
+	// OpenMD opens a memory domain that other processes of the host can access.
 	OpenMD            func() (uct.MD, error)
 	Transport, Device string
-	// Config is a configuration whose own timeout takes longer than a test: what is told
-	// of a dead peer then comes from the device.
+	// Config must have a timeout longer than a test, so that only an event of the device can report a dead peer.
 	Config any
 }
 
-// targetEnv makes a test binary a target: another process with an endpoint.
+// targetEnv is set in the environment of a target: a child process with an endpoint and memory.
 const targetEnv = "GUCX_TEST_RC_TARGET"
 
-// TargetMain runs the target and returns true in a process that is to be one. Call
-// it first in TestMain.
+// TargetMain runs the target and returns true if startTarget started this process; otherwise it returns false. TestMain
+// must call it first.
 func TargetMain(h Harness) bool {
 	if os.Getenv(targetEnv) == "" {
 		return false
@@ -48,13 +47,13 @@ func TargetMain(h Harness) bool {
 	return true
 }
 
-// side is an iface with memory.
+// side is an iface with its memory domain and memory.
 type side struct {
 	md   uct.MD
 	it   uct.Iface
 	mem  uct.Mem
-	errs []error // what OnError was told
-	lost []uct.EP
+	errs []error  // errors of the calls of OnError
+	lost []uct.EP // EPs of the calls of OnError
 }
 
 func (h Harness) open() (s *side, err error) {
@@ -73,13 +72,13 @@ func (h Harness) open() (s *side, err error) {
 
 func (s *side) close() error { return errors.Join(s.it.Close(), s.mem.Close(), s.md.Close()) }
 
-// addr is the device address and that of ep, in hexadecimal.
+// addr returns the device address and the address of ep, in hexadecimal.
 func (s *side) addr(ep uct.EP) string {
 	return fmt.Sprintf("%x %x", s.it.Ext().Address.DeviceAddr(nil), ep.Ops().Connect.EPAddr(nil))
 }
 
-// serve offers memory and an endpoint: it prints addresses, key and memory address,
-// reads the initiator's, and progresses until it is killed or its input ends.
+// serve runs a target: it writes its addresses, key and memory address to output, reads the addresses of the initiator,
+// and progresses until input returns EOF.
 func (h Harness) serve(input io.Reader, output io.Writer) error {
 	s, err := h.open()
 	if err != nil {
@@ -117,7 +116,7 @@ func (h Harness) serve(input io.Reader, output io.Writer) error {
 	}
 }
 
-// endpoint is what a connection to a target can do.
+// endpoint lists the operations that the tests use.
 type endpoint interface {
 	uct.EP
 	uct.AMSender
@@ -126,7 +125,7 @@ type endpoint interface {
 	uct.Atomics
 }
 
-// target is a target process and what it offers.
+// target is a target process, with an EP to it and its memory.
 type target struct {
 	*testenv.Subprocess
 	ep    endpoint
@@ -134,7 +133,7 @@ type target struct {
 	raddr uint64
 }
 
-// startTarget starts a target and connects an endpoint of s with it.
+// startTarget starts a target and connects an EP of s to it.
 func startTarget(t *testing.T, s *side) *target {
 	t.Helper()
 	tg := &target{Subprocess: testenv.StartSubprocess(t, testenv.Self(targetEnv+"=1"))}
@@ -159,7 +158,7 @@ func startTarget(t *testing.T, s *side) *target {
 	return tg
 }
 
-// initiator opens a side that is closed with the test.
+// initiator opens a side, which the clean-up of the test closes.
 func (h Harness) initiator(t *testing.T) *side {
 	t.Helper()
 	s, err := h.open()
@@ -168,8 +167,8 @@ func (h Harness) initiator(t *testing.T) *side {
 	return s
 }
 
-// until progresses the iface until cond holds. Other processes take part, so time is what
-// bounds it.
+// until progresses the iface until cond is true, at most for testenv.Watchdog. The limit is a time, not a number of
+// rounds, because cond depends on other processes.
 func (s *side) until(t *testing.T, cond func() bool) {
 	t.Helper()
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
@@ -194,7 +193,7 @@ func Test(t *testing.T, h Harness) {
 	t.Run("killed busy", func(t *testing.T) { h.testKilled(t, true) })
 }
 
-// testStopped: one-sided operations need nobody at the target.
+// testStopped checks that one-sided operations complete while the target's process is stopped.
 func (h Harness) testStopped(t *testing.T) {
 	s := h.initiator(t)
 	tg := startTarget(t, s)
@@ -216,8 +215,8 @@ func (h Harness) testStopped(t *testing.T) {
 	assert.Empty(t, s.errs)
 }
 
-// testKilled: an endpoint learns from the device that its peer is dead, and the others go
-// on.
+// testKilled checks that an EP fails when its peer is killed, by an event of the device, and that other EPs continue to
+// work.
 func (h Harness) testKilled(t *testing.T, busy bool) {
 	s := h.initiator(t)
 	tg, other := startTarget(t, s), startTarget(t, s)
@@ -237,7 +236,7 @@ func (h Harness) testKilled(t *testing.T, busy bool) {
 	require.NoError(t, other.ep.Close())
 }
 
-// sendToDead posts messages, each of which ends in an error.
+// sendToDead posts messages to a dead peer and checks that each completes with an error.
 func (h Harness) sendToDead(t *testing.T, s *side, tg *target) {
 	const messages = 3
 	var ended []uct.Status
