@@ -13,15 +13,15 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// recordEnv names the file to record the calls of a device of the kernel in.
+// recordEnv is the environment variable with the name of the file for a record of the calls to the kernel.
 const recordEnv = "GUCX_TEST_RECORD"
 
-// record is what Linux 6.1 replied to useAll, with the device rxe0 of the lab.
+// record is the file with the replies of Linux 6.1 to useAll, with device rxe0 of the lab.
 const record = "testdata/linux-6.1.txt"
 
 var labInfo = uverbs.Info{Name: "rxe0", Path: "/dev/infiniband/uverbs0", Driver: uverbs.DriverRXE, ABI: driverABI, NetDev: "lab0"}
 
-// objects are one of each.
+// objects has one object of each type.
 type objects struct {
 	ctx *verbs.Context
 	cq  *verbs.CQ
@@ -31,7 +31,7 @@ type objects struct {
 	mr  *verbs.MR
 }
 
-// useAll makes one object of each type, lets test use them, and destroys them. gid is that of the lab with index 1.
+// useAll creates one object of each type, calls test with them, and destroys them.
 func useAll(t *testing.T, k uverbs.Kernel, test func(*objects)) {
 	devices, err := devicesOf(k)
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func useAll(t *testing.T, k uverbs.Kernel, test func(*objects)) {
 	}
 }
 
-// connect connects a QP with itself.
+// connect connects a QP to itself.
 func connect(t *testing.T, qp *verbs.QP, addr verbs.AHAttr) {
 	const st = verbs.QPMaskState
 	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: verbs.AccessRemoteRead},
@@ -88,7 +88,7 @@ func connect(t *testing.T, qp *verbs.QP, addr verbs.AHAttr) {
 	assert.Equal(t, verbs.QPStateRTS, qp.State())
 }
 
-// TestCalls_Record makes the record that TestCalls_Playback plays.
+// TestCalls_Record creates the record that TestCalls_Playback replays.
 func TestCalls_Record(t *testing.T) {
 	path := os.Getenv(recordEnv)
 	if path == "" {
@@ -105,7 +105,7 @@ func player(t *testing.T) *playback.Player {
 	return playback.NewPlayer(labInfo, string(text))
 }
 
-// The provider calls the kernel as it did when the record was made.
+// TestCalls_Playback checks that the provider makes the calls of the record.
 func TestCalls_Playback(t *testing.T) {
 	p := player(t)
 	useAll(t, p, func(o *objects) {
@@ -118,7 +118,7 @@ func TestCalls_Playback(t *testing.T) {
 	assert.Zero(t, p.Left())
 }
 
-// briefKernel is a player that does not play writes. It records the argument brief of each.
+// briefKernel is a player that does not replay writes but records their argument brief.
 type briefKernel struct {
 	*playback.Player
 	brief []bool
@@ -139,7 +139,8 @@ func (f *briefFile) Write(_ []byte, brief bool) error {
 	return nil
 }
 
-// A post of up to 64 KiB or 16 packets keeps the goroutine's P during the call. A larger one, which takes longer, releases it.
+// During a post of up to 64 KiB or 16 packets the goroutine keeps its P (brief). A larger post takes longer and releases
+// the P.
 func TestPostSend_BriefUpTo64KiB(t *testing.T) {
 	k := &briefKernel{Player: player(t)}
 	useAll(t, k, func(o *objects) {

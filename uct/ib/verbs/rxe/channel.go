@@ -15,12 +15,12 @@ import (
 )
 
 // compChannel delivers completion events: those of the kernel, and those that Arm raises for completions that were
-// there already. FD is an epoll descriptor over the kernel's descriptor and an eventfd.
+// in the queue before. FD is an epoll descriptor of the kernel's descriptor and an eventfd.
 type compChannel struct {
 	prov         *provider
 	kernel       *uverbs.Channel
 	epoll, event int
-	raised       atomic.Int32 // events in queue
+	raised       atomic.Int32 // length of queue
 
 	mu    sync.Mutex
 	queue []*compQueue
@@ -61,8 +61,9 @@ func (p *provider) CreateCompChannel() (_ verbs.CompChannelProvider, err error) 
 // FD implements verbs.CompChannelProvider.
 func (ch *compChannel) FD() int { return ch.epoll }
 
-// Pending implements verbs.CompChannelProvider. An event of the kernel shows as a completion in an armed queue, where
-// it is for any completion; whether one is for a solicited completion only the kernel knows.
+// Pending implements verbs.CompChannelProvider. If a CQ is armed for all completions, an entry in its ring means that the
+// kernel raises an event. If it is armed for solicited completions, the ring does not show whether an entry is solicited,
+// so Pending polls the kernel's descriptor.
 func (ch *compChannel) Pending() bool {
 	if ch.raised.Load() != 0 {
 		return true
@@ -80,7 +81,7 @@ func (ch *compChannel) Pending() bool {
 	return false
 }
 
-// raise queues an event of a CQ that the kernel does not raise.
+// raise queues an event of c for a completion that was in the ring before Arm, for which the kernel raises none.
 func (ch *compChannel) raise(c *compQueue) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -90,12 +91,12 @@ func (ch *compChannel) raise(c *compQueue) {
 	ch.queue = append(ch.queue, c)
 	if ch.raised.Add(1) == 1 {
 		one := [8]byte{7: 1}
-		_, _ = unix.Write(ch.event, one[:]) // the counter is 0: it does not overflow
+		_, _ = unix.Write(ch.event, one[:]) // cannot fail: the counter is 0 and does not overflow
 	}
 }
 
-// TryGet implements verbs.CompChannelProvider. The kernel raises an event shortly after the completion: one that
-// Pending shows is taken without it, and dropped when it comes.
+// TryGet implements verbs.CompChannelProvider. The kernel raises an event shortly after it writes the completion. TryGet
+// returns the CQ as soon as the completion is in the ring, and drops the event of the kernel when it arrives.
 func (ch *compChannel) TryGet() *verbs.CQ {
 	if ch.raised.Load() != 0 {
 		if v := ch.popRaised(); v != nil {
@@ -130,7 +131,7 @@ func (ch *compChannel) popRaised() *verbs.CQ {
 	return c.v
 }
 
-// cut replaces the queue by what is left of it. mu is held.
+// cut replaces the queue after an event was removed, and clears the eventfd if the queue is empty. The caller holds mu.
 func (ch *compChannel) cut(queue []*compQueue) {
 	ch.queue = queue
 	ch.raised.Store(int32(len(queue)))
@@ -140,7 +141,7 @@ func (ch *compChannel) cut(queue []*compQueue) {
 	}
 }
 
-// add and remove list the CQs of the channel.
+// add adds a CQ to the channel.
 func (ch *compChannel) add(c *compQueue) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -148,7 +149,7 @@ func (ch *compChannel) add(c *compQueue) {
 	ch.cqs.Store(&list)
 }
 
-// remove drops the CQ and its events. The kernel does so with those that it has raised.
+// remove removes a CQ and its queued events. The kernel drops its own events of the CQ when the CQ is destroyed.
 func (ch *compChannel) remove(c *compQueue) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

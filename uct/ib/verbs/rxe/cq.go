@@ -13,7 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// compQueue is the consumer of a CQ.
+// compQueue is a CQ. It is the consumer of the ring.
 type compQueue struct {
 	prov   *provider
 	v      *verbs.CQ
@@ -24,10 +24,10 @@ type compQueue struct {
 	mu     sync.Mutex
 	watch  ucs.Watch
 	failed atomic.Bool
-	alarm  uint32 // not 0 when the queue has failed
+	alarm  uint32 // attention word of watch: not 0 after the queue has failed
 
-	channel *compChannel // nil without one
-	armed   atomic.Int32 // disarmed, or for which completions the kernel raises an event
+	channel *compChannel // nil without completion channel
+	armed   atomic.Int32 // disarmed, armedAny or armedSolicited
 	arm     [2]*uverbs.Command
 	handle  uint32
 	id      uint64
@@ -81,7 +81,7 @@ func (p *provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 	return c, nil
 }
 
-// prepareArm makes the two commands of Arm.
+// prepareArm prepares the two commands of Arm: for all completions and for solicited ones.
 func (c *compQueue) prepareArm(undo *cleanup.Stack) (err error) {
 	if c.channel == nil {
 		return nil
@@ -99,7 +99,7 @@ func (c *compQueue) prepareArm(undo *cleanup.Stack) (err error) {
 // Depth implements verbs.CQProvider.
 func (c *compQueue) Depth() int { return c.ring.depth() }
 
-// fail notes that the kernel has lost a completion. Any goroutine.
+// fail records that the kernel has lost a completion. Several goroutines may call it.
 func (c *compQueue) fail() {
 	c.failed.Store(true)
 	atomic.StoreUint32(&c.alarm, 1)
@@ -124,7 +124,7 @@ func (c *compQueue) Poll(wc []verbs.WC) int {
 	return n
 }
 
-// pollEntries moves completions to wc.
+// pollEntries moves up to len(wc) completions to wc and returns their number, or -1 if the queue has failed and is empty.
 func (c *compQueue) pollEntries(wc []verbs.WC) int {
 	n, ci, pi := 0, c.ci, c.ring.producer()
 	for n < len(wc) && ci != pi {
@@ -142,13 +142,14 @@ func (c *compQueue) pollEntries(wc []verbs.WC) int {
 	return n
 }
 
-// consumed gives the entries before ci back to the kernel.
+// consumed returns the entries before ci to the kernel.
 func (c *compQueue) consumed(ci uint32) {
 	c.ci, c.watch.Quiet = ci, ci
 	c.ring.release(ci)
 }
 
-// parse turns an entry into a work completion; false if its QP is gone, or has not posted it.
+// parse converts an entry to a work completion. It returns false if the QP was destroyed or the entry is of a receive
+// that the SRQ has not posted.
 func (c *compQueue) parse(s *uverbs.WC, wc *verbs.WC) bool {
 	qp := c.last
 	if qp == nil || qp.qpn != s.QPN {
@@ -186,15 +187,15 @@ func (c *compQueue) parse(s *uverbs.WC, wc *verbs.WC) bool {
 	return true
 }
 
-// fromBE32 is a big-endian number that was loaded as one of the host, and the other way round.
+// fromBE32 converts between big-endian and host byte order.
 func fromBE32(v uint32) uint32 {
 	var b [4]byte
 	binary.NativeEndian.PutUint32(b[:], v)
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// clean removes the entries of a QP that is destroyed or reset. Receives that it took from an SRQ are posted there
-// again: only their completions say which they were.
+// clean removes the entries of a destroyed or reset QP. It posts completed receives of an SRQ there again: the completion
+// is the only record that the QP consumed the receive.
 func (c *compQueue) clean(qp *queuePair) {
 	if c.locked {
 		c.mu.Lock()
@@ -226,11 +227,11 @@ const (
 	armedSolicited
 )
 
-// Arm implements verbs.CQProvider. A completion that is in the queue raises the event at once, whether it is
-// solicited or not: the queue does not show that.
+// Arm implements verbs.CQProvider. A completion in the ring raises the event at once, even if solicitedOnly is set: the
+// entry does not show whether it is solicited.
 func (c *compQueue) Arm(solicitedOnly bool) error {
 	if c.channel == nil {
-		return opError("arm CQ", fmt.Errorf("it has no completion channel: %w", ucs.ErrInvalidState))
+		return opError("arm CQ", fmt.Errorf("the CQ has no completion channel: %w", ucs.ErrInvalidState))
 	}
 	if c.isEmpty() {
 		c.armed.Store(armedAny + int32(flag(solicitedOnly)))

@@ -11,10 +11,10 @@ import (
 // driverABI is the version of the driver's ABI: RXE_UVERBS_ABI_VERSION.
 const driverABI = 2
 
-// Devices lists the rxe devices of the kernel, by name; none where the kernel has no RDMA.
+// Devices returns the rxe devices of the kernel, sorted by name. The list is empty if the kernel has no RDMA.
 func Devices() ([]*verbs.Device, error) { return devicesOf(uverbs.System()) }
 
-// devicesOf is Devices of another kernel, for tests.
+// devicesOf returns the rxe devices of k. Tests pass another kernel than the system's.
 func devicesOf(k uverbs.Kernel) ([]*verbs.Device, error) {
 	list, err := uverbs.List(k)
 	if err != nil {
@@ -29,7 +29,7 @@ func devicesOf(k uverbs.Kernel) ([]*verbs.Device, error) {
 	return devices, nil
 }
 
-// newDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
+// newDevice describes one device. Only Device.Open opens the device file, and each Open opens it again.
 func newDevice(k uverbs.Kernel, info uverbs.Info) *verbs.Device {
 	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {
 		p, err := open(k, info)
@@ -57,10 +57,11 @@ func open(k uverbs.Kernel, info uverbs.Info) (*provider, error) {
 	return p, nil
 }
 
-// maxInline is RXE_MAX_INLINE_DATA: what a work request with the most SGEs has room for.
+// maxInline is RXE_MAX_INLINE_DATA, in bytes: the space of the maximum number of SGEs in a work request.
 const maxInline = 512
 
-// queryDevice adds what the kernel says of the first port, and what it does not say.
+// queryDevice returns the attributes of the device with MaxMsgSize of port 1 and MaxInline, which the kernel does not
+// report.
 func queryDevice(ctx *uverbs.Context) (verbs.DeviceAttr, error) {
 	attr, err := ctx.QueryDevice()
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package rxe drives the kernel's software RoCE device (rdma_rxe) through package uverbs: no
-// libibverbs, no cgo, and no root once the device is there:
+// Package rxe drives the kernel's software RoCE device (rdma_rxe) through package uverbs, without
+// libibverbs and cgo. Only the creation of the device requires root:
 //
 //	rdma link add rxe0 type rxe netdev eth0
 //
-// The kernel allocates the queues, and this process maps them. It writes work requests and reads
-// completions itself; a system call follows each list of sends, as rxe runs in the kernel.
+// The kernel allocates the queues, and this process maps them. It writes work requests to the
+// queues and reads completions from them. After each list of sends it makes a system call, because
+// rxe runs in the kernel.
 //
 //	PostSend   work requests -> send ring, one system call for the list
 //	PostRecv   receives -> receive ring, no system call
@@ -22,12 +23,12 @@
 //
 // # Differences that this package hides
 //
-//   - rxe leaves the completions of a destroyed QP in the CQ: Close and a move to RESET remove them, and post the
-//     receives among them, which came from an SRQ, again.
-//   - rxe does not raise an event for a completion that came before Arm: Arm looks, and raises one itself.
-//   - rxe does not flush a receive that is posted to a QP in ERR: PostRecv moves the QP to ERR again.
-//   - rxe retries without a limit if the retry count is 7: Modify makes it 6.
-//   - The flags of completions are those of the kernel.
+//   - rxe leaves the completions of a destroyed QP in the CQ. Close and a move to RESET remove them. If they are of
+//     receives from an SRQ, they post these receives again.
+//   - rxe does not raise an event for a completion that arrived before Arm. Arm checks the CQ and raises the event.
+//   - rxe does not flush a receive that is posted to a QP in ERR. PostRecv moves the QP to ERR again.
+//   - rxe retries without a limit if the retry count is 7. Modify replaces 7 by 6.
+//   - rxe reports completion flags that package verbs does not define (enum ib_wc_flags of the kernel). Poll clears them.
 //
 // # Costs
 //

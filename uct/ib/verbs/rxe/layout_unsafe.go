@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/uverbs"
 )
 
-// mmapInfo is struct mminfo: memory to map.
+// mmapInfo is struct mminfo: offset and length of memory that the process maps.
 type mmapInfo struct {
 	_      structs.HostLayout
 	Offset uint64
@@ -21,7 +21,7 @@ type createSRQReply struct {
 	Number, _ uint32
 }
 
-// createQPReply is struct rxe_create_qp_resp. The receive queue has no length where there is an SRQ.
+// createQPReply is struct rxe_create_qp_resp. The length of the receive queue is 0 if the QP has an SRQ.
 type createQPReply struct {
 	_          structs.HostLayout
 	Recv, Send mmapInfo
@@ -33,8 +33,8 @@ type createAHReply struct {
 	Number, _ uint32
 }
 
-// ringHeader is struct rxe_queue_buf: a ring of slots of equal length. Both sides store indexes masked: it is
-// empty if they are equal.
+// ringHeader is struct rxe_queue_buf: a ring of slots of equal length. Both sides store masked indexes. The ring is empty
+// if the indexes are equal.
 type ringHeader struct {
 	_           structs.HostLayout
 	log2SlotLen uint32
@@ -59,7 +59,7 @@ type dmaInfo struct {
 	len, resid, curSGE, numSGE, offset, _ uint32
 }
 
-// sendWQE is struct rxe_send_wqe. args depends on the opcode; SGEs or inline bytes follow.
+// sendWQE is struct rxe_send_wqe. The opcode determines the type of args. SGEs or inline bytes follow the struct.
 type sendWQE struct {
 	_                                                 structs.HostLayout
 	wrID                                              uint64
@@ -87,7 +87,7 @@ type atomicArgs struct {
 	rkey, _                      uint32
 }
 
-// datagramArgs are the args of sends of a UD QP. The kernel finds the address by the number of its AH.
+// datagramArgs are the args of sends of a UD QP. ah is the number of the AH in the kernel.
 type datagramArgs struct {
 	_            structs.HostLayout
 	qpn, qkey    uint32
@@ -95,7 +95,7 @@ type datagramArgs struct {
 	ah           uint32
 }
 
-// recvWQE is struct rxe_recv_wqe. SGEs follow.
+// recvWQE is struct rxe_recv_wqe. SGEs follow the struct.
 type recvWQE struct {
 	_    structs.HostLayout
 	wrID uint64
@@ -112,7 +112,7 @@ const (
 	wcLen         = int(unsafe.Sizeof(uverbs.WC{}))
 )
 
-// The sizes in the kernel: each line fails to compile if they differ.
+// Each line fails to compile if the size differs from that of the struct of the kernel.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(mmapInfo{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(createSRQReply{})-24]

@@ -27,14 +27,14 @@ import (
 const (
 	pingpongPort = 18515
 	pingpongQKey = 0x11111111
-	pingpongPSN  = 0x123456 // ours; that of a program is random
+	pingpongPSN  = 0x123456 // PSN of the test's QP; the program uses a random one
 	pingpongSize = 1024
 	pingpongRuns = 200
 	pingpongWait = testenv.Watchdog
 	grhLen       = 40
 )
 
-// pingpongDevices are our device and that of the program.
+// pingpongDevices returns the names of the test's device and of the program's device.
 func pingpongDevices(t *testing.T) (name, peer string) {
 	name = os.Getenv(deviceEnv)
 	if name == "" {
@@ -43,8 +43,8 @@ func pingpongDevices(t *testing.T) (name, peer string) {
 	return name, cmp.Or(os.Getenv(peerEnv), name)
 }
 
-// TestPingpong plays the other side of ibv_rc_pingpong, with and without an SRQ on our side, and of ibv_ud_pingpong, as
-// client and as server.
+// TestPingpong runs ibv_rc_pingpong, with and without an SRQ on the test's side, and ibv_ud_pingpong, each as server and
+// as client of the test.
 func TestPingpong(t *testing.T) {
 	name, peer := pingpongDevices(t)
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestPingpong(t *testing.T) {
 	}
 }
 
-// pingpong is our side.
+// pingpong is the test's side of the connection.
 type pingpong struct {
 	pd   *verbs.PD
 	cq   *verbs.CQ
@@ -74,12 +74,12 @@ type pingpong struct {
 	srq  *verbs.SRQ
 	mr   *verbs.MR
 	gid  verbs.GIDEntry
-	head int // of each received message
+	head int // bytes before the payload of each received message
 	ah   *verbs.AH
 	peer pingpongAddr
 }
 
-// pingpongAddr is what the two sides tell each other.
+// pingpongAddr is the address that the sides exchange.
 type pingpongAddr struct {
 	qpn, psn uint32
 	gid      verbs.GID
@@ -128,7 +128,7 @@ func newPingpong(t *testing.T, name string, typ verbs.QPType, srq bool) *pingpon
 	return p
 }
 
-// diesWithUs has the kernel kill a program when this one dies.
+// diesWithUs returns attributes with which the kernel kills the program when this process exits.
 func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 func findDevice(t *testing.T, name string) *verbs.Device {
@@ -152,14 +152,14 @@ func (p *pingpong) recv(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// run plays against a run of the program.
+// run exchanges messages with a run of the program.
 func (p *pingpong) run(t *testing.T, path string, args []string, server bool) {
 	againstProgram(t, path, args, server, p.serve, p.client)
 	p.play(t, !server)
 }
 
-// againstProgram runs a program of ibverbs-utils as the client of serve, or as the server of client. The test fails if
-// the program does not succeed within twice pingpongWait.
+// againstProgram runs a program of ibverbs-utils: as a client while serve runs, or as a server while client runs. The
+// test fails if the program does not exit successfully within twice pingpongWait.
 func againstProgram(t *testing.T, path string, args []string, server bool, serve func(*testing.T, net.Listener), client func(*testing.T)) {
 	var out bytes.Buffer
 	start := func(args []string) {
@@ -184,12 +184,12 @@ func againstProgram(t *testing.T, path string, args []string, server bool, serve
 	serve(t, l)
 }
 
-// message is 51 characters and a zero byte, which a side writes at once.
+// message returns the text of the address: 51 characters and a zero byte. A side must send it in one write.
 func (a *pingpongAddr) message() []byte {
 	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", 0, a.qpn, a.psn, a.gid[:])
 }
 
-// skipPingpongAddr reads a message of any content.
+// skipPingpongAddr reads an address message without parsing it.
 func skipPingpongAddr(t *testing.T, c net.Conn) []byte {
 	text := make([]byte, len((&pingpongAddr{}).message()))
 	_, err := io.ReadFull(c, text)
@@ -197,7 +197,7 @@ func skipPingpongAddr(t *testing.T, c net.Conn) []byte {
 	return text
 }
 
-// readPingpongAddr reads a message.
+// readPingpongAddr reads and parses an address message.
 func readPingpongAddr(t *testing.T, c net.Conn) (a pingpongAddr) {
 	text := skipPingpongAddr(t, c)
 	parts := bytes.Split(text[:len(text)-1], []byte(":"))
@@ -213,12 +213,12 @@ func readPingpongAddr(t *testing.T, c net.Conn) (a pingpongAddr) {
 	return a
 }
 
-// own is our address.
+// own returns the address of the test's QP.
 func (p *pingpong) own() pingpongAddr {
 	return pingpongAddr{p.qp.Number(), pingpongPSN, p.gid.GID}
 }
 
-// done is what a client writes when it has the address of the server.
+// done is the message that a client writes after it has read the address of the server.
 const done = "done\x00"
 
 func (p *pingpong) client(t *testing.T) {
@@ -231,7 +231,7 @@ func (p *pingpong) client(t *testing.T) {
 	p.connect(t)
 }
 
-// dialPingpong connects to the program, which may have just been started, and has exchange exchange addresses.
+// dialPingpong connects to the program, which may not listen yet, and calls exchange to exchange addresses.
 func dialPingpong(t *testing.T, exchange func(c net.Conn)) {
 	var c net.Conn
 	require.Eventually(t, func() (ok bool) {
@@ -255,8 +255,8 @@ func (p *pingpong) serve(t *testing.T, l net.Listener) {
 	})
 }
 
-// acceptPingpong accepts the program and has exchange exchange addresses. The server must be connected before the client
-// has its address.
+// acceptPingpong accepts a connection of the program and calls exchange to exchange addresses. The QP of the server must
+// be connected before the client has its address.
 func acceptPingpong(t *testing.T, l net.Listener, exchange func(c net.Conn)) {
 	c, err := l.Accept()
 	require.NoError(t, err)
@@ -280,7 +280,7 @@ func (p *pingpong) connect(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, p.ah.Close()) })
 }
 
-// path is how a side with an entry of the GID table sends to a.
+// path returns the attributes of an AH from the GID-table entry gidIndex to a.
 func (a *pingpongAddr) path(gidIndex uint8) verbs.AHAttr {
 	return verbs.AHAttr{DGID: a.gid, SGIDIndex: gidIndex, Global: true, Port: 1, HopLimit: 1}
 }
@@ -294,7 +294,7 @@ func connectPingpong(t *testing.T, qp *verbs.QP, peer pingpongAddr, gidIndex uin
 		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
 }
 
-// play sends and receives in turn: a send follows when both the last send and a receive are complete.
+// play sends a message whenever the last send and a receive are complete.
 func (p *pingpong) play(t *testing.T, first bool) {
 	sent, received, posted := 0, 0, 0
 	send := func() {
@@ -317,7 +317,7 @@ func (p *pingpong) play(t *testing.T, first bool) {
 				sent++
 			}
 		}
-		due := received // messages that we may have sent by now
+		due := received // sends that the test's side may have posted by now
 		if first {
 			due++
 		}

@@ -10,13 +10,13 @@ import (
 // atomicLen is the length of the operand of an atomic, in bytes.
 const atomicLen = 8
 
-// maxSGELen bounds an SGE, in bytes: as package verbs says of PostSend.
+// maxSGELen is the limit of the length of an SGE in bytes, as documented at PostSend of package verbs.
 const maxSGELen = 1 << 31
 
-// briefLen is the cost up to which PostSend runs the doorbell command with brief: in bytes of payload, a packet counts at least
-// packetCost. rxe sends the packets in the command: it copies the payload, computes checksums and, for a peer on the same device,
-// stores the payload in the peer's memory. The command also sends what earlier posts left in the send queue, which the sum does not
-// include.
+// briefLen is the maximum cost of a post for which PostSend runs the doorbell command with brief. The cost is the payload in bytes;
+// each packet counts at least packetCost. rxe sends the packets in the command: it copies the payload, computes checksums and, for a
+// peer on the same device, stores the payload in the peer's memory. The command also sends earlier work requests that are still in
+// the send queue; the cost does not include them.
 const (
 	briefLen   = 64 << 10
 	packetCost = 4 << 10
@@ -54,7 +54,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	return n, err
 }
 
-// writeSend writes a work request to the ring, which has room.
+// writeSend writes a work request to the ring, which must not be full.
 func (q *queuePair) writeSend(pi uint32, wr *verbs.SendWR) error {
 	w := q.sq.sendSlot(pi)
 	*w = sendWQE{wrID: wr.ID, opcode: uint32(wr.Opcode), flags: uint32(wr.Flags), ssn: q.ssn}
@@ -71,7 +71,7 @@ func (q *queuePair) writeSend(pi uint32, wr *verbs.SendWR) error {
 	return nil
 }
 
-// writeArgs writes what depends on the opcode.
+// writeArgs writes the fields that depend on the opcode. Error: ErrInvalidParam if the QP does not have the opcode.
 func (q *queuePair) writeArgs(w *sendWQE, wr *verbs.SendWR) error {
 	if q.typ == verbs.QPTypeUD {
 		if wr.Opcode != verbs.OpSend && wr.Opcode != verbs.OpSendWithImm || wr.AH == nil {
@@ -132,7 +132,7 @@ func (q *queuePair) writeInline(w *sendWQE, wr *verbs.SendWR) error {
 	return nil
 }
 
-// refuse describes a work request that the QP cannot carry.
+// refuse returns the error for a work request that the QP does not support.
 //
 //go:noinline
 func (q *queuePair) refuse(wr *verbs.SendWR) error {
@@ -150,7 +150,7 @@ func errTooMany(n, limit int) error {
 	return opError("post", fmt.Errorf("%d SGEs, limit %d: %w", n, limit, ucs.ErrInvalidParam))
 }
 
-// checkSGEs checks the number and the lengths of SGEs. Their sum has 32 bits in the kernel.
+// checkSGEs checks the number and the lengths of SGEs. Their total length must fit into 32 bits, as in the kernel.
 func checkSGEs(list []verbs.SGE, limit int) error {
 	if len(list) > limit {
 		return errTooMany(len(list), limit)
@@ -168,7 +168,7 @@ func checkSGEs(list []verbs.SGE, limit int) error {
 	return nil
 }
 
-// putSGEs writes the SGEs that are not empty, which checkSGEs has checked.
+// putSGEs writes the SGEs that are not empty. The caller must have called checkSGEs.
 func putSGEs(to []sge, list []verbs.SGE) (d dmaInfo) {
 	for i := range list {
 		s := &list[i]
@@ -183,13 +183,13 @@ func putSGEs(to []sge, list []verbs.SGE) (d dmaInfo) {
 	return d
 }
 
-// writeRecv writes a receive to the ring, which has room. checkSGEs has checked the SGEs.
+// writeRecv writes a receive to the ring, which must not be full. The caller must have called checkSGEs.
 func (r *ring) writeRecv(pi uint32, wrID uint64, list []verbs.SGE) {
 	w := r.recvSlot(pi)
 	*w = recvWQE{wrID: wrID, dma: putSGEs(r.recvSGEs(w), list)}
 }
 
-// PostRecv implements verbs.QPProvider. In ERR the kernel is called, and flushes what is posted.
+// PostRecv implements verbs.QPProvider. In ERR it calls the kernel, which flushes the posted receives.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	if q.rq == nil {
 		return 0, opError("post receive", fmt.Errorf("the QP has an SRQ: %w", ucs.ErrInvalidParam))

@@ -13,8 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// provider implements verbs.Provider. Control methods may be called by any goroutine. It has no XRC and no thread
-// domains.
+// provider implements verbs.Provider without XRC and thread domains. Several goroutines may call its control methods.
 type provider struct {
 	ctx     *uverbs.Context
 	attr    verbs.DeviceAttr
@@ -49,8 +48,8 @@ func (p *provider) QueryPort(port uint8) (verbs.PortAttr, error) {
 	return attr, err
 }
 
-// QueryGID implements verbs.Provider. An entry that is not in use is ErrInvalidParam, too: a work request from it
-// would not be sent.
+// QueryGID implements verbs.Provider. It returns ErrInvalidParam also for an unused entry, from which the device cannot
+// send.
 func (p *provider) QueryGID(port uint8, index int) (verbs.GID, error) {
 	list, err := p.GIDs(port)
 	if err != nil {
@@ -81,7 +80,7 @@ type protectionDomain struct {
 	handle uint32
 }
 
-// handleOf is the handle of a PD of this provider; package verbs has checked that it is one.
+// handleOf returns the handle of a PD. Package verbs has checked that the PD is of this provider.
 func handleOf(pd *verbs.PD) uint32 { return pd.Provider().(*protectionDomain).handle }
 
 // AllocPD implements verbs.Provider.
@@ -99,7 +98,7 @@ func (d *protectionDomain) Close() error {
 	return d.ctx.Call(uverbs.MethodDeallocPD, uverbs.Object(uverbs.AttrHandle, d.handle))
 }
 
-// buffer implements verbs.Buffer: memory off the Go heap, which a child made by fork does not get.
+// buffer implements verbs.Buffer: memory outside the Go heap, which a child process does not inherit.
 type buffer struct{ *offheap.Block }
 
 func (b buffer) Close() error { return b.Free() }
@@ -113,7 +112,7 @@ func (p *provider) AllocBuffer(n int) (verbs.Buffer, error) {
 	return buffer{b}, nil
 }
 
-// memoryRegion is an MR. The kernel has its pages pinned; pin keeps the Go object.
+// memoryRegion is an MR. The kernel pins its pages; pin keeps the Go object alive.
 type memoryRegion struct {
 	ctx        *uverbs.Context
 	handle     uint32
@@ -121,7 +120,7 @@ type memoryRegion struct {
 	pin        runtime.Pinner
 }
 
-// RegMR implements verbs.Provider. The kernel pins the pages, which it counts against RLIMIT_MEMLOCK.
+// RegMR implements verbs.Provider. The kernel pins the pages and counts them against RLIMIT_MEMLOCK.
 func (p *provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.MRProvider, error) {
 	m := &memoryRegion{ctx: p.ctx}
 	m.pin.Pin(&buf[0])
@@ -142,7 +141,7 @@ func (m *memoryRegion) LKey() uint32 { return m.lkey }
 // RKey implements verbs.MRProvider.
 func (m *memoryRegion) RKey() uint32 { return m.rkey }
 
-// Close implements verbs.MRProvider. The kernel waits until no access is under way.
+// Close implements verbs.MRProvider. It blocks until the kernel has completed accesses to the region.
 func (m *memoryRegion) Close(free verbs.Buffer) error {
 	if err := m.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(uverbs.AttrHandle, m.handle)); err != nil {
 		return err
@@ -154,7 +153,7 @@ func (m *memoryRegion) Close(free verbs.Buffer) error {
 	return nil
 }
 
-// addressHandle is an AH. Work requests have its number.
+// addressHandle is an AH. Work requests contain its number.
 type addressHandle struct {
 	ctx            *uverbs.Context
 	handle, number uint32
@@ -187,8 +186,8 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// NextAsyncEvent implements verbs.Provider. Events of objects that are gone, and those that package verbs does not
-// have, are dropped.
+// NextAsyncEvent implements verbs.Provider. It drops events of destroyed objects and event types that package verbs does
+// not define.
 func (p *provider) NextAsyncEvent() (verbs.AsyncEvent, error) {
 	for {
 		e, err := p.ctx.NextEvent()
@@ -201,7 +200,7 @@ func (p *provider) NextAsyncEvent() (verbs.AsyncEvent, error) {
 	}
 }
 
-// objectTable finds the objects that events are of, by the handle that the kernel was given when they were made.
+// objectTable maps the user handle of an object, which the kernel stores and reports in events, to the object.
 type objectTable struct {
 	mu   sync.Mutex
 	next uint64
@@ -210,7 +209,7 @@ type objectTable struct {
 
 func (t *objectTable) init() { t.byID = map[uint64]any{} }
 
-// reserve returns a handle that no object has.
+// reserve returns an unused handle.
 func (t *objectTable) reserve() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,7 +235,7 @@ func (t *objectTable) get(id uint64) any {
 	return t.byID[id]
 }
 
-// event translates an event; false if it is of nothing that is there, or of a port.
+// event converts an event of the kernel. ok is false if its object was destroyed or its type is unknown.
 func (t *objectTable) event(e uverbs.Event) (verbs.AsyncEvent, bool) {
 	if e.Type > uint32(verbs.EventQPLastWQEReached) {
 		return verbs.AsyncEvent{}, false

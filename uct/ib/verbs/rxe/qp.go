@@ -19,21 +19,21 @@ type queuePair struct {
 	sigAll    bool
 	maxSGE    int
 	maxInline int
-	srq       *sharedRecv // nil without one
+	srq       *sharedRecv // nil without SRQ
 
 	sendMu   sync.Mutex
 	sq       *ring
 	pi       uint32
-	ssn      uint32          // of the next send
-	doorbell *uverbs.Command // has the kernel look at sq
+	ssn      uint32          // sequence number of the next send
+	doorbell *uverbs.Command // makes the kernel process sq
 
 	recvMu     sync.Mutex
 	rq         *ring // nil with an SRQ
 	rpi        uint32
 	maxRecvSGE int
 
-	state  atomic.Uint32 // as Modify has set it
-	failed atomic.Bool   // the device has moved the QP to ERR
+	state  atomic.Uint32 // state of the last Modify
+	failed atomic.Bool   // a work request failed: the device may have moved the QP to ERR
 
 	prov           *provider
 	v              *verbs.QP
@@ -72,7 +72,7 @@ func (p *provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 	return q, got, nil
 }
 
-// create makes the QP in the kernel.
+// create creates the QP in the kernel and returns the descriptions of its queues.
 func (q *queuePair) create(attr *verbs.QPInitAttr) (queues createQPReply, err error) {
 	want := uverbs.QPCap{MaxSendWR: uint32(max(attr.Cap.MaxSendWR, 1)), MaxSendSGE: uint32(max(attr.Cap.MaxSendSGE, 1)),
 		MaxInline: uint32(attr.Cap.MaxInline)}
@@ -102,7 +102,7 @@ func (q *queuePair) create(attr *verbs.QPInitAttr) (queues createQPReply, err er
 	return queues, nil
 }
 
-// open maps the queues and prepares the commands. It returns what the queues have room for.
+// open maps the queues and prepares the commands. It returns the capabilities of the mapped queues.
 func (q *queuePair) open(want *verbs.QPCap, queues createQPReply, undo *cleanup.Stack) (got verbs.QPCap, err error) {
 	ctx := q.prov.ctx
 	q.maxSGE, q.maxInline = max(want.MaxSendSGE, 1), want.MaxInline
@@ -131,7 +131,8 @@ func (q *queuePair) open(want *verbs.QPCap, queues createQPReply, undo *cleanup.
 	return got, nil
 }
 
-// postWQESize is more than sizeof(struct ib_uverbs_send_wr), which the kernel wants although there is none.
+// postWQESize is the WQE size of post commands, in bytes. The kernel requires sizeof(struct ib_uverbs_send_wr) or more,
+// although the command contains no WQE.
 const postWQESize = 128
 
 func (q *queuePair) prepareDoorbell(undo *cleanup.Stack) (err error) {
@@ -147,7 +148,7 @@ func (q *queuePair) prepareDoorbell(undo *cleanup.Stack) (err error) {
 // Number implements verbs.QPProvider.
 func (q *queuePair) Number() uint32 { return q.qpn }
 
-// State implements verbs.QPProvider. From the states in which the device moves a QP by itself the kernel is asked.
+// State implements verbs.QPProvider. In the states that the device can change by itself, State queries the kernel.
 func (q *queuePair) State() verbs.QPState {
 	s := verbs.QPState(q.state.Load())
 	switch s {
@@ -165,8 +166,8 @@ func (q *queuePair) State() verbs.QPState {
 	return verbs.QPState(out.State)
 }
 
-// maxRetryCnt is the largest number of retries. rxe takes 7 for no limit, as the IBTA specification has it for RNR
-// retries only (rxe_completer in rxe_comp.c).
+// maxRetryCnt is the maximum number of retries. rxe interprets 7 as no limit, which the IBTA specification defines only
+// for RNR retries (rxe_completer in rxe_comp.c).
 const maxRetryCnt = 6
 
 // Modify implements verbs.QPProvider.
@@ -192,12 +193,12 @@ func (q *queuePair) Modify(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// toERR moves the QP to ERR, in which the kernel flushes what is posted. From ERR it does so again.
+// toERR moves the QP to ERR. The kernel then flushes all posted work requests. In ERR, toERR flushes those posted since.
 func (q *queuePair) toERR() error {
 	return q.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
 }
 
-// reset drops what the QP has left in its completion queues. The kernel has emptied its work queues.
+// reset removes the completions of the QP from its CQs and resets the indexes. The kernel has emptied its work queues.
 func (q *queuePair) reset() {
 	q.failed.Store(false)
 	q.sendMu.Lock()
@@ -206,7 +207,7 @@ func (q *queuePair) reset() {
 	q.clean()
 }
 
-// clean removes the completions of the QP.
+// clean removes the completions of the QP from its CQs.
 func (q *queuePair) clean() {
 	q.sendCQ.clean(q)
 	if q.recvCQ != q.sendCQ {
@@ -219,11 +220,11 @@ func (q *queuePair) destroy() error {
 	return q.prov.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(uverbs.AttrHandle, q.handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
-// Close implements verbs.QPProvider. In ERR the kernel completes a receive of an SRQ that the QP has taken for a message
-// that is not complete; otherwise it would be lost.
+// Close implements verbs.QPProvider. It first moves a QP with an SRQ to ERR. The kernel then completes the SRQ receive
+// that the QP is filling; otherwise that receive would be lost.
 func (q *queuePair) Close() error {
 	if q.srq != nil && q.state.Load() > uint32(verbs.QPStateInit) {
-		_ = q.toERR() // destroying it ends the QP all the same
+		_ = q.toERR() // on error, destroy the QP all the same
 	}
 	if err := q.destroy(); err != nil {
 		return err
@@ -235,19 +236,19 @@ func (q *queuePair) Close() error {
 	return errors.Join(q.sq.unmap(), q.rq.unmap())
 }
 
-// Parts of a QPN in a qpTable.
+// A qpTable has two levels: the upper bits of a QPN select a leaf, the lower 12 bits an entry of the leaf.
 const (
 	qpnLeafBits = 12
 	qpnLeafLen  = 1 << qpnLeafBits
 	qpnLen      = 1 << 24
 )
 
-// qpTable finds a QP by its number. Any goroutine.
+// qpTable maps QPNs to QPs. Several goroutines may use it.
 type qpTable struct {
 	leaves [qpnLen / qpnLeafLen]atomic.Pointer[[qpnLeafLen]atomic.Pointer[queuePair]]
 }
 
-// get returns nil if there is no such QP.
+// get returns the QP with number n, or nil.
 func (t *qpTable) get(n uint32) *queuePair {
 	if n >= qpnLen {
 		return nil
@@ -259,7 +260,7 @@ func (t *qpTable) get(n uint32) *queuePair {
 	return leaf[n%qpnLeafLen].Load()
 }
 
-// set makes q, or nil, the QP with a number, which has 24 bits.
+// set stores q, which may be nil, as the QP with number n, of 24 bits.
 func (t *qpTable) set(n uint32, q *queuePair) {
 	at := &t.leaves[n%qpnLen>>qpnLeafBits]
 	if at.Load() == nil {

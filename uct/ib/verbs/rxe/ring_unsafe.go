@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// ring is a queue that is shared with the kernel. One side produces and the other consumes; neither changes the
-// index of the other. Its lock is the caller's.
+// ring is a queue that this process shares with the kernel. One side produces and the other consumes; each side writes
+// only its own index. The caller must serialize calls of this side.
 type ring struct {
 	header  *ringHeader
 	slots   unsafe.Pointer
@@ -20,10 +20,10 @@ type ring struct {
 	ctx     *uverbs.Context
 }
 
-// maxSlotLen bounds the length of a slot, in bytes: the longest send work request has less.
+// maxSlotLen is the maximum length of a slot in bytes. The largest send work request is smaller.
 const maxSlotLen = 1 << 16
 
-// mapRing maps a queue that the kernel has made, whose slots have minSlot bytes or more.
+// mapRing maps a queue that the kernel has created. Error: ErrInternal if its slots have fewer than minSlot bytes.
 func mapRing(ctx *uverbs.Context, info mmapInfo, minSlot int) (*ring, error) {
 	mem, err := ctx.Map(info.Offset, int(info.Len))
 	if err != nil {
@@ -38,7 +38,8 @@ func mapRing(ctx *uverbs.Context, info mmapInfo, minSlot int) (*ring, error) {
 	return r, nil
 }
 
-// newRing checks the header of a queue in mem. ErrInternal if the slots are not in mem.
+// newRing returns the ring in mem. Error: ErrInternal if the header describes slots outside mem or smaller than minSlot
+// bytes.
 func newRing(mem []byte, minSlot int) (*ring, error) {
 	if len(mem) < ringHeaderLen {
 		return nil, fmt.Errorf("%w: queue of %d bytes", ucs.ErrInternal, len(mem))
@@ -58,7 +59,7 @@ func newRing(mem []byte, minSlot int) (*ring, error) {
 	return &ring{header: h, slots: unsafe.Pointer(&mem[ringHeaderLen]), mask: mask, slotLen: uint32(slotLen), mem: mem}, nil
 }
 
-// unmap frees the queue; nil is none.
+// unmap unmaps the queue. r may be nil.
 func (r *ring) unmap() error {
 	if r == nil {
 		return nil
@@ -66,47 +67,48 @@ func (r *ring) unmap() error {
 	return r.ctx.Unmap(r.mem)
 }
 
-// depth is how many entries fit.
+// depth returns the maximum number of entries, one less than the number of slots.
 func (r *ring) depth() int { return int(r.mask) }
 
-// slot is the memory of an entry. It is in mem, whatever the index is.
+// slot returns the memory of the slot index modulo the number of slots, which is always in mem.
 func (r *ring) slot(index uint32) unsafe.Pointer {
 	return unsafe.Add(r.slots, uintptr(index&r.mask)*uintptr(r.slotLen))
 }
 
-// producer and consumer load the indexes: what was stored before them is seen.
+// producer and consumer load an index. The loads pair with the kernel's stores, so this side sees the entries that the
+// kernel wrote before.
 func (r *ring) producer() uint32 { return atomic.LoadUint32(&r.header.producer) & r.mask }
 func (r *ring) consumer() uint32 { return atomic.LoadUint32(&r.header.consumer) & r.mask }
 
-// publish passes the entries before index to the kernel. It pairs with the kernel's load of the index.
+// publish makes the entries before index visible to the kernel. The store pairs with the kernel's load of the index.
 func (r *ring) publish(index uint32) { atomic.StoreUint32(&r.header.producer, index&r.mask) }
 
-// release gives the entries before index back to the kernel.
+// release returns the slots before index to the kernel.
 func (r *ring) release(index uint32) { atomic.StoreUint32(&r.header.consumer, index&r.mask) }
 
-// free is how many entries fit behind index, the producer's.
+// free returns the number of free slots after index, the producer index.
 func (r *ring) free(index uint32) uint32 { return (r.consumer() - index - 1) & r.mask }
 
-// sendSlot is an entry of a send queue.
+// sendSlot returns the slot of a send queue.
 func (r *ring) sendSlot(index uint32) *sendWQE { return (*sendWQE)(r.slot(index)) }
 
-// recvSlot is an entry of a receive queue.
+// recvSlot returns the slot of a receive queue.
 func (r *ring) recvSlot(index uint32) *recvWQE { return (*recvWQE)(r.slot(index)) }
 
-// wcSlot is an entry of a completion queue.
+// wcSlot returns the slot of a completion queue.
 func (r *ring) wcSlot(index uint32) *uverbs.WC { return (*uverbs.WC)(r.slot(index)) }
 
-// sendSGEs are the SGEs of a send work request, as many as fit in the slot.
+// sendSGEs returns the SGEs of a send work request, as many as the slot contains.
 func (r *ring) sendSGEs(w *sendWQE) []sge {
 	return unsafe.Slice((*sge)(unsafe.Add(unsafe.Pointer(w), sendWQELen)), (int(r.slotLen)-sendWQELen)/sgeLen)
 }
 
-// sendInline is the inline data of a send work request, as long as fits in the slot.
+// sendInline returns the bytes for inline data of a send work request, up to the end of the slot.
 func (r *ring) sendInline(w *sendWQE) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(w), sendWQELen)), int(r.slotLen)-sendWQELen)
 }
 
-// recvSGEs are the SGEs of a receive, as many as fit in the slot.
+// recvSGEs returns the SGEs of a receive, as many as the slot contains.
 func (r *ring) recvSGEs(w *recvWQE) []sge {
 	return unsafe.Slice((*sge)(unsafe.Add(unsafe.Pointer(w), recvWQELen)), (int(r.slotLen)-recvWQELen)/sgeLen)
 }

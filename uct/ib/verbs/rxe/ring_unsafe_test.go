@@ -11,7 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// queueMemory is a queue as the kernel makes it.
+// queueMemory returns n bytes of memory with the header of a queue, as the kernel creates it.
 func queueMemory(t testing.TB, log2SlotLen, mask uint32, n int) []byte {
 	t.Helper()
 	b, err := offheap.Alloc(n)
@@ -31,7 +31,7 @@ func TestNewRing(t *testing.T) {
 		ok         bool
 	}{
 		{"four slots of 64 bytes", 6, 3, ringHeaderLen + 256, true},
-		{"more memory than it needs", 7, 1, 4096, true},
+		{"more memory than the slots", 7, 1, 4096, true},
 		{"no header", 6, 3, ringHeaderLen - 1, false},
 		{"one byte short", 6, 3, ringHeaderLen + 255, false},
 		{"slots too short", 5, 3, 4096, false},
@@ -54,7 +54,7 @@ func TestNewRing(t *testing.T) {
 	}
 }
 
-// FuzzNewRing: whatever the kernel stores in the header of a queue, each slot is in its memory.
+// FuzzNewRing checks that for any header of a queue, newRing returns an error or all slots are in its memory.
 func FuzzNewRing(f *testing.F) {
 	f.Add(uint32(6), uint32(3), uint32(0), uint32(0), uint16(640))
 	f.Add(uint32(7), uint32(255), uint32(1<<31), uint32(77), uint16(40000))

@@ -12,8 +12,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// sharedRecv is a shared receive queue. The kernel is given the number of an entry of posted instead of the ID of a
-// receive, so that a receive can be posted again when the QP that has taken it is gone.
+// sharedRecv is a shared receive queue. The WR ID that it passes to the kernel is the index of an entry of posted, not the
+// user's ID, so that Close of a QP can post a receive of that QP again.
 type sharedRecv struct {
 	prov   *provider
 	v      *verbs.SRQ
@@ -21,21 +21,21 @@ type sharedRecv struct {
 	number uint32
 	id     uint64
 	maxSGE int
-	// mark is in the upper half of the WR IDs that the kernel is given. The completion of a failed work request does
-	// not show whether it is a receive; mark does. It is random, as the IDs of sends are the user's.
+	// mark is the upper half of the WR IDs of receives. The completion of a failed work request does not contain its
+	// opcode; mark identifies a receive. mark is random, because users choose the IDs of sends.
 	mark uint64
 
 	mu     sync.Mutex
 	ring   *ring
 	pi     uint32
 	posted []postedRecv
-	free   []uint32 // entries of posted
+	free   []uint32 // unused entries of posted
 }
 
-// postedRecv is a receive that has not completed.
+// postedRecv is an outstanding receive.
 type postedRecv struct {
 	id    uint64
-	sges  []verbs.SGE // its own memory
+	sges  []verbs.SGE // copy of the user's SGEs
 	inUse bool
 }
 
@@ -86,7 +86,7 @@ func (p *provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 	return s, nil
 }
 
-// makePosted makes an entry for each place of the ring.
+// makePosted allocates an entry of posted for each slot of the ring.
 func (s *sharedRecv) makePosted() {
 	n := s.ring.depth()
 	s.posted, s.free = make([]postedRecv, n), make([]uint32, n)
@@ -114,7 +114,7 @@ func (s *sharedRecv) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// post writes one receive. mu is held.
+// post writes one receive to the ring. Error: ErrNoResource if the ring is full. The caller holds mu.
 func (s *sharedRecv) post(wr *verbs.RecvWR) error {
 	last := len(s.free) - 1
 	if last < 0 || s.ring.free(s.pi) == 0 {
@@ -131,13 +131,13 @@ func (s *sharedRecv) post(wr *verbs.RecvWR) error {
 	return nil
 }
 
-// write writes entry i of posted to the ring, which has room. mu is held.
+// write writes entry i of posted to the ring, which must not be full. The caller holds mu.
 func (s *sharedRecv) write(i uint32) {
 	s.ring.writeRecv(s.pi, s.mark|uint64(i), s.posted[i].sges)
 	s.pi = (s.pi + 1) & s.ring.mask
 }
 
-// find returns the entry that a WR ID of the kernel is of; nil if it is none of a receive that is posted. mu is held.
+// find returns the entry of a WR ID; nil if it is not the WR ID of an outstanding receive. The caller holds mu.
 func (s *sharedRecv) find(wrID uint64) *postedRecv {
 	i := wrID ^ s.mark
 	if i >= uint64(len(s.posted)) || !s.posted[i].inUse {
@@ -146,7 +146,7 @@ func (s *sharedRecv) find(wrID uint64) *postedRecv {
 	return &s.posted[i]
 }
 
-// retire ends the receive of a completion and returns its ID; false if the completion is of a send.
+// retire frees the entry of a completed receive and returns the user's ID; ok is false if the completion is of a send.
 func (s *sharedRecv) retire(wrID uint64) (id uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *sharedRecv) retire(wrID uint64) (id uint64, ok bool) {
 	return e.id, true
 }
 
-// repost posts the receive of a completion that was dropped. There is room: the receive had a place.
+// repost posts the receive of a dropped completion again. The ring is not full, because the receive had a slot.
 func (s *sharedRecv) repost(wrID uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *sharedRecv) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 		return opError("modify SRQ", fmt.Errorf("limit %d, the queue has %d: %w", attr.Limit, s.ring.depth(), ucs.ErrInvalidParam))
 	}
 	in := uverbs.ModifySRQ{SRQ: s.handle, Mask: uint32(mask), Limit: uint32(attr.Limit)}
-	var resized uint64 // where the kernel would describe a new queue
+	var resized uint64 // address at which the kernel would describe a resized queue; not used
 	return s.prov.ctx.Invoke(uverbs.CmdModifySRQ, uverbs.BytesOf(&in), nil, uverbs.In(uverbs.AttrDriverIn, &resized))
 }
 

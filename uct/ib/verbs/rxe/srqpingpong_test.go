@@ -17,11 +17,11 @@ import (
 const (
 	srqQPs   = 4
 	srqDepth = 100
-	// srqAddrs is how many addresses each side of ibv_srq_pingpong writes. Only the first srqQPs are set.
+	// srqAddrs is the number of addresses that each side of ibv_srq_pingpong writes. Only the first srqQPs are valid.
 	srqAddrs = 256
 )
 
-// TestSRQPingpong plays the other side of ibv_srq_pingpong, as client and as server.
+// TestSRQPingpong runs ibv_srq_pingpong as server and as client of the test.
 func TestSRQPingpong(t *testing.T) {
 	name, peer := pingpongDevices(t)
 	for _, server := range []bool{true, false} {
@@ -36,7 +36,7 @@ func TestSRQPingpong(t *testing.T) {
 	}
 }
 
-// srqPingpong is our side: several QPs with one SRQ and one CQ.
+// srqPingpong is the test's side: several QPs with one SRQ and one CQ.
 type srqPingpong struct {
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
@@ -98,7 +98,7 @@ func (p *srqPingpong) write(t *testing.T, c net.Conn) {
 	}
 }
 
-// read reads the addresses. Those that are not set may be anything.
+// read reads the addresses and ignores those after the first srqQPs.
 func (p *srqPingpong) read(t *testing.T, c net.Conn) {
 	for range srqQPs {
 		p.peers = append(p.peers, readPingpongAddr(t, c))
@@ -130,10 +130,10 @@ func (p *srqPingpong) serve(t *testing.T, l net.Listener) {
 	})
 }
 
-// play sends over each QP when its last send and a receive are complete. A client sends first. Both sides count sends and
-// receives of all QPs together, and stop to send when pingpongRuns sends are complete.
+// play sends on each QP when its last send and a receive are complete. A client sends first. Both sides count sends and
+// receives of all QPs together, and stop sending when pingpongRuns sends are complete.
 func (p *srqPingpong) play(t *testing.T, first bool) {
-	var due [srqQPs]struct{ send, recv bool } // what a QP waits for
+	var due [srqQPs]struct{ send, recv bool } // completions that each QP waits for
 	send := func(i int) {
 		due[i].send, due[i].recv = true, true
 		_, err := p.qps[i].PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.mr.SGE(0, pingpongSize)}}})

@@ -25,12 +25,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/rxe"
 )
 
-// kernelDevice skips the test unless a device of the kernel is named and this user may change the machine.
+// kernelDevice returns the device in deviceEnv. It skips the test if there is none or the user is not root.
 func kernelDevice(t *testing.T) string {
 	t.Helper()
 	name := os.Getenv(deviceEnv)
 	if name == "" {
-		t.Skipf("%s names no device of the kernel", deviceEnv)
+		t.Skipf("%s is not set to a device of the kernel", deviceEnv)
 	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -46,10 +46,10 @@ func openContext(t *testing.T, name string) *verbs.Context {
 	return ctx
 }
 
-// otherUserEnv is set in a test that runs as nobody.
+// otherUserEnv is set in the child process that runs a test as the user nobody.
 const otherUserEnv = "GUCX_TEST_OTHER_USER"
 
-// runUnprivileged runs the test again as the user nobody.
+// runUnprivileged runs the test in a child process as the user nobody.
 func runUnprivileged(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
@@ -60,7 +60,7 @@ func runUnprivileged(t *testing.T) {
 	assert.NoError(t, err, "%s", out)
 }
 
-// A process with another user ID may open the device only if its file says so.
+// A process of another user may open the device only if the mode of the device file permits it.
 func TestTrouble_NoPermission(t *testing.T) {
 	if os.Getenv(otherUserEnv) != "" {
 		name := os.Getenv(deviceEnv)
@@ -81,7 +81,7 @@ func TestTrouble_NoPermission(t *testing.T) {
 	runUnprivileged(t)
 }
 
-// A transport whose buffers exceed RLIMIT_MEMLOCK of a user is not opened.
+// OpenIface fails if the buffers of the transport exceed RLIMIT_MEMLOCK of the user.
 func TestTrouble_LockedMemoryOfUser(t *testing.T) {
 	if os.Getenv(otherUserEnv) != "" {
 		require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}))
@@ -95,7 +95,7 @@ func TestTrouble_LockedMemoryOfUser(t *testing.T) {
 	runUnprivileged(t)
 }
 
-// Registered memory beyond RLIMIT_MEMLOCK is refused, with the limit in the text.
+// Registration beyond RLIMIT_MEMLOCK fails, with the limit in the error text.
 func TestTrouble_LockedMemory(t *testing.T) {
 	ctx := openContext(t, kernelDevice(t))
 	pd, err := ctx.AllocPD()
@@ -112,7 +112,7 @@ func TestTrouble_LockedMemory(t *testing.T) {
 	assert.ErrorContains(t, err, "ulimit -l")
 }
 
-// dropLockCapability takes CAP_IPC_LOCK from the thread of the test: a process that has it may lock any amount.
+// dropLockCapability drops CAP_IPC_LOCK of the test's thread. RLIMIT_MEMLOCK does not limit a thread with CAP_IPC_LOCK.
 func dropLockCapability(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -144,7 +144,7 @@ func TestTrouble_RejectsOtherDevice(t *testing.T) {
 	}
 }
 
-// openIface opens rc with an entry of the GID table.
+// openIface opens and closes an iface of rc with the given entry of the GID table.
 func openIface(t *testing.T, name string, gid ib.GIDIndex) error {
 	t.Helper()
 	md, err := ib.New(rxe.Devices, rc.Transport(rc.Config{})).OpenMD(name)
@@ -167,7 +167,7 @@ func TestTrouble_GIDMissing(t *testing.T) {
 	assert.ErrorContains(t, err, "no GID with index 200")
 }
 
-// run runs a command of the system.
+// run runs a command and fails the test if the command fails.
 func run(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
@@ -194,11 +194,11 @@ func TestTrouble_PortDown(t *testing.T) {
 	testenv.ProgressWithin(t, testenv.Watchdog, isUp)
 }
 
-// The port goes down under an EP with traffic: its operations end, and it fails.
+// If the port goes down during traffic, the operations of an EP complete and the EP fails.
 func TestTrouble_PortDownInUse(t *testing.T) {
 	name := kernelDevice(t)
 	if os.Getenv(peerEnv) == "" {
-		t.Skipf("packets of one device do not cross its port; %s names no other device", peerEnv)
+		t.Skipf("packets within one device do not use its port; %s is not set to another device", peerEnv)
 	}
 	link, err := os.ReadFile(filepath.Join("/sys/class/infiniband", name, "parent"))
 	require.NoError(t, err)
@@ -237,8 +237,8 @@ func TestTrouble_PortDownInUse(t *testing.T) {
 	assert.ErrorContains(t, failure, "port is down")
 }
 
-// The kernel removes a device that is in use when the last process has closed it: until then operations end, and
-// nothing blocks. It is the last test, as the device is gone after it.
+// The kernel removes a device in use after the last process has closed it. Until then calls return and do not block.
+// This test is the last one, because it removes the device.
 func TestTrouble_Unplugged(t *testing.T) {
 	name := kernelDevice(t)
 	remove := exec.Command("rdma", "link", "delete", name)
