@@ -8,16 +8,16 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// QP is a queue pair. Post calls are safe for several goroutines unless the QP is
-// in a thread domain; the other methods always are. Post calls neither block nor
-// allocate, unless they return an error other than ErrNoResource.
+// QP is a queue pair. Several goroutines may call its methods, except that only one
+// goroutine at a time may post to a QP in a thread domain. Post calls do not block.
+// They allocate only to return an error other than ErrNoResource.
 type QP struct {
 	p      QPProvider
 	sendOK atomic.Bool // RTS, SQD, SQE, ERR
 	recvOK atomic.Bool // all but RESET
 
 	ctx    *Context
-	pd     *PD // nil of an XRC target
+	pd     *PD // nil for an XRC target
 	typ    QPType
 	cap    QPCap
 	sendCQ *CQ
@@ -26,32 +26,33 @@ type QP struct {
 	up     parents
 	life   lifetime
 
-	mu   sync.Mutex // Modify, Query and user
+	mu   sync.Mutex // protects attr and user; serializes Modify
 	attr QPAttr
 	user any
 }
 
-// SetUserContext stores a value of the user, as the qp_context of libibverbs: with an event comes its
-// QP, and so the value.
+// SetUserContext stores a value of the user, like qp_context of libibverbs. The handler of an event can read it from the
+// QP of the event.
 func (qp *QP) SetUserContext(v any) {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	qp.user = v
 }
 
-// UserContext returns what SetUserContext has stored, or nil.
+// UserContext returns the value of the last SetUserContext, or nil.
 func (qp *QP) UserContext() any {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
 	return qp.user
 }
 
-// CreateQP makes a queue pair in RESET, of any type but that of XRC targets: see
-// XRCD.CreateQP. ErrInvalidParam for an unknown type, a missing CQ, an initiator with a
-// receive side, or parents of another context; ErrTooLong for capabilities beyond
-// DeviceAttr; ErrUnsupported for an XRC initiator where there is no XRC. An SRQ may be of
-// another domain of the context: receives posted to it use the keys of its domain (IBTA
-// volume 1, 10.2.9).
+// CreateQP creates a queue pair in RESET, of any type except XRC target (see
+// XRCD.CreateQP). The SRQ may be of another PD of the context: receives posted to it use
+// the keys of its PD (IBTA volume 1, 10.2.9).
+//
+// Errors: ErrInvalidParam for an unknown type, a missing CQ, an XRC initiator with a
+// receive queue, or parents of another context; ErrTooLong for capabilities above
+// DeviceAttr; ErrUnsupported for an XRC initiator if the device has no XRC.
 func (pd *PD) CreateQP(attr QPInitAttr) (*QP, error) {
 	if err := pd.checkQP(&attr); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (pd *PD) checkQP(a *QPInitAttr) error {
 	return nil
 }
 
-// checkQPParents checks the type, and that it has the parents that it needs.
+// checkQPParents checks the type, and that the parents that it requires are set.
 func (pd *PD) checkQPParents(a *QPInitAttr) error {
 	const op = "create QP"
 	sendOnly := a.Type == QPTypeXRCSend
@@ -133,31 +134,31 @@ func (pd *PD) checkQPParents(a *QPInitAttr) error {
 	return nil
 }
 
-// PD is the protection domain of the QP; nil of an XRC target.
+// PD returns the protection domain of the QP; nil for an XRC target.
 func (qp *QP) PD() *PD { return qp.pd }
 
-// SendCQ is where send work requests complete; nil of an XRC target.
+// SendCQ returns the CQ of send work requests; nil for an XRC target.
 func (qp *QP) SendCQ() *CQ { return qp.sendCQ }
 
-// RecvCQ is where receives complete; nil with XRC.
+// RecvCQ returns the CQ of receives; nil for the XRC types.
 func (qp *QP) RecvCQ() *CQ { return qp.recvCQ }
 
-// SRQ is the shared receive queue, or nil.
+// SRQ returns the shared receive queue, or nil.
 func (qp *QP) SRQ() *SRQ { return qp.srq }
 
-// Number is the QPN: 24 bits.
+// Number returns the QPN, of 24 bits.
 func (qp *QP) Number() uint32 { return qp.p.Number() }
 
-// Type is the service.
+// Type returns the type of the QP.
 func (qp *QP) Type() QPType { return qp.typ }
 
-// Cap are the depths that the QP really has.
+// Cap returns the capabilities of the QP, which may be larger than those requested.
 func (qp *QP) Cap() QPCap { return qp.cap }
 
-// State is the current state; the device moves a faulty QP to ERR by itself.
+// State returns the current state. The device moves a QP to ERR when a work request fails.
 func (qp *QP) State() QPState { return qp.p.State() }
 
-// Query returns the attributes as they were last set, the current state and the
+// Query returns the attributes that Modify set last, the current state and the
 // capabilities.
 func (qp *QP) Query() QPAttr {
 	qp.mu.Lock()
@@ -169,15 +170,15 @@ func (qp *QP) Query() QPAttr {
 	return a
 }
 
-// Modify sets the attributes in mask. A transition takes the attributes that
-// IBTA volume 1, 10.3 requires for it, and no others than it allows; transitions
-// in state.go has them. A move to RESET drops all work requests and completions;
-// a move to ERR flushes them, each with a WCWRFlushErr completion. It may block
-// while the device lets go of work in progress.
+// Modify sets the attributes in mask. mask must contain the attributes that IBTA
+// volume 1, 10.3 requires for the transition, and no others than it allows (see
+// transitions in state.go). A move to RESET drops all work requests and completions. A
+// move to ERR completes all work requests with WCWRFlushErr. Modify may block until the
+// device has stopped work in progress.
 //
-// Errors: ErrInvalidState for a transition that there is not, or a CurState that
-// is not the state; ErrInvalidParam for missing, extra or bad attributes, named
-// in the text; others from the device.
+// Errors: ErrInvalidState for a transition that is not defined, or a CurState that
+// differs from the state; ErrInvalidParam for missing, extra or invalid attributes,
+// with their names in the text; others from the device.
 func (qp *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	qp.mu.Lock()
 	defer qp.mu.Unlock()
@@ -220,15 +221,15 @@ func (qp *QP) check(from, to QPState, attr *QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// setState opens and closes the post calls.
+// setState permits or rejects post calls according to state s.
 func (qp *QP) setState(s QPState) {
 	qp.sendOK.Store(s >= QPStateRTS)
 	qp.recvOK.Store(s != QPStateReset)
 }
 
-// PostSend posts work requests in order. n is how many were posted; err is why
-// wr[n] was not, and those after it neither:
-//   - ErrNoResource, bare: the queue is full; poll its CQ for signaled work.
+// PostSend posts work requests in order and returns the number of posted ones. If n <
+// len(wr), err is the error of wr[n], and PostSend has posted none after it:
+//   - ErrNoResource, not wrapped: the queue is full; poll its CQ for signaled work.
 //   - ErrInvalidState: the QP is in RESET, INIT or RTR. In ERR posting is
 //     allowed, and completes with WCWRFlushErr.
 //   - ErrTooLong: more inline bytes than QPCap.MaxInline, or an SGE of 2 GiB.
@@ -236,8 +237,8 @@ func (qp *QP) setState(s QPState) {
 //     with a read or atomic, too many SGEs, an atomic without exactly one, a UD work
 //     request without AH.
 //
-// Everything else that is wrong with a work request is found by the device and
-// reported by its completion, whether it is signaled or not.
+// The device detects all other errors of a work request and reports them in its
+// completion, even if the work request is not signaled.
 func (qp *QP) PostSend(wr []SendWR) (n int, err error) {
 	if !qp.sendOK.Load() {
 		return 0, qp.refuse("post send")
@@ -245,9 +246,10 @@ func (qp *QP) PostSend(wr []SendWR) (n int, err error) {
 	return qp.p.PostSend(wr)
 }
 
-// PostRecv posts receives, as PostSend: ErrNoResource (bare) when the queue is
-// full, ErrInvalidState in RESET, ErrInvalidParam for too many SGEs or a QP with
-// an SRQ or of XRC, ErrTooLong for an SGE of 2 GiB.
+// PostRecv posts receives and returns the number of posted ones, as PostSend. Errors:
+// ErrNoResource, not wrapped, if the queue is full; ErrInvalidState in RESET;
+// ErrInvalidParam for too many SGEs, or a QP with an SRQ or of an XRC type; ErrTooLong
+// for an SGE of 2 GiB.
 func (qp *QP) PostRecv(wr []RecvWR) (n int, err error) {
 	if !qp.recvOK.Load() {
 		return 0, qp.refuse("post receive")
@@ -260,12 +262,13 @@ func (qp *QP) refuse(op string) error {
 	return opError(op, fmt.Errorf("qp %#x is in %v: %w", qp.Number(), qp.State(), ucs.ErrInvalidState))
 }
 
-// Provider returns the provider's half.
+// Provider returns the provider's object of the QP.
 func (qp *QP) Provider() QPProvider { return qp.p }
 
-// Close destroys the QP; an XRC target when it was the last QP that stood for it. Its
-// outstanding work requests get no completions, and those that wait in a CQ are removed;
-// receives of an SRQ among them are posted again. Nobody may post meanwhile. Idempotent.
+// Close destroys the QP. An XRC target is destroyed with the last QP that refers to it.
+// Outstanding work requests do not complete. Close removes completions of the QP from its
+// CQs, and posts receives of an SRQ among them again. The caller must not post during
+// Close. Idempotent.
 func (qp *QP) Close() error {
 	return qp.life.close("close QP", func() error {
 		qp.sendOK.Store(false)

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// transition is what a change of state takes (IBTA volume 1, 10.3 and 11.2.5.2):
-// required attributes, and optional ones. State itself is always allowed.
+// transition has the required and the optional attributes of a change of state (IBTA
+// volume 1, 10.3 and 11.2.5.2). State itself is always allowed.
 //
 //	        +--------------- any state but RESET: ERR ----------------+
 //	        v                                                         |
@@ -22,8 +22,8 @@ type transition struct {
 
 type stateChange struct{ from, to QPState }
 
-// rcTransitions and udTransitions list the changes besides those to RESET and ERR,
-// which are always allowed (ERR not from RESET) and take nothing.
+// rcTransitions and udTransitions list the changes other than those to RESET and ERR.
+// These are always allowed (ERR not from RESET) and have no attributes.
 var (
 	rcTransitions = map[stateChange]transition{
 		{QPStateReset, QPStateInit}: {required: QPMaskPKeyIndex | QPMaskPort | QPMaskAccessFlags},
@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// xrcSendTransitions and xrcRecvTransitions are those of RC without what the other side
-// of it needs.
+// xrcSendTransitions and xrcRecvTransitions are rcTransitions without the attributes of
+// the responder and of the requester.
 var (
 	xrcSendTransitions = map[stateChange]transition{
 		{QPStateReset, QPStateInit}: rcTransitions[stateChange{QPStateReset, QPStateInit}],
@@ -91,7 +91,7 @@ var (
 	}
 )
 
-// transitions are the changes of a type of QP besides those to RESET and ERR.
+// transitions returns the changes of a type of QP other than those to RESET and ERR.
 func transitions(typ QPType) map[stateChange]transition {
 	switch typ {
 	case QPTypeUD:
@@ -104,14 +104,14 @@ func transitions(typ QPType) map[stateChange]transition {
 	return rcTransitions
 }
 
-// Allows reports whether Modify may take a QP of the type from one state to another. For
-// devices: the state may have changed since Modify has looked.
+// Allows reports whether Modify may move a QP of type t from one state to another.
+// Providers call it, because the state may have changed since Modify checked it.
 func (t QPType) Allows(from, to QPState) bool {
 	_, ok := findTransition(t, from, to)
 	return ok
 }
 
-// findTransition looks a change up; false if it is not allowed.
+// findTransition returns the transition of a change; false if the change is not allowed.
 func findTransition(typ QPType, from, to QPState) (transition, bool) {
 	switch {
 	case from > QPStateErr || to > QPStateErr:
@@ -123,8 +123,8 @@ func findTransition(typ QPType, from, to QPState) (transition, bool) {
 	return t, ok
 }
 
-// checkMask says whether mask has what the change from one state to another
-// takes, and nothing else.
+// checkMask returns nil if mask has all attributes that the change requires and only
+// attributes that it allows. Errors: ErrInvalidState, ErrInvalidParam.
 func checkMask(typ QPType, from, to QPState, mask QPAttrMask) error {
 	t, ok := findTransition(typ, from, to)
 	if !ok {
@@ -152,7 +152,7 @@ var maskNames = []struct {
 	{QPMaskDestQPN, "DestQPN"},
 }
 
-// String lists the attributes by name, with bars between.
+// String returns the names of the attributes, separated by "|".
 func (m QPAttrMask) String() string {
 	var names []string
 	for _, n := range maskNames {
@@ -167,12 +167,12 @@ func (m QPAttrMask) String() string {
 	return strings.Join(names, "|")
 }
 
-// Widths of fields that travel in packets (IBTA volume 1, 9.2 and 11.2.5.2).
+// Limits of fields in packets (IBTA volume 1, 9.2 and 11.2.5.2).
 const (
 	max24Bits = 1<<24 - 1
 	maxRetry  = 7
 	maxTimer  = 31
-	firstQPN  = 2 // 0 and 1 belong to management
+	firstQPN  = 2 // QPNs 0 and 1 are reserved for management
 )
 
 // checkValues checks the attributes in mask against the device.
@@ -205,7 +205,7 @@ func (c *Context) checkValues(a *QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// Merge takes over the attributes in mask, but for the state.
+// Merge copies the attributes in mask from n, except for the state.
 func (a *QPAttr) Merge(n *QPAttr, mask QPAttrMask) {
 	set := func(bit QPAttrMask, copyField func()) {
 		if mask&bit != 0 {
