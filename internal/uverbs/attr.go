@@ -2,7 +2,7 @@ package uverbs
 
 // Attributes of methods are numbered for each method by ib_user_ioctl_cmds.h.
 
-// AttrHandle is the object itself, in the methods that create or destroy one.
+// AttrHandle is the handle of the object in methods that create or destroy an object.
 const AttrHandle = 0
 
 // DestroyAttrReply is the [DestroyReply] of the methods that destroy a CQ, SRQ or QP.
@@ -11,7 +11,7 @@ const DestroyAttrReply = 1
 // Attributes of MethodCreateCQ, by enum uverbs_attrs_create_cq_cmd_attr_ids.
 const (
 	CQAttrDepth      = 1
-	CQAttrUser       = 2 // named in events
+	CQAttrUser       = 2 // user handle, which events contain
 	CQAttrChannel    = 3
 	CQAttrVector     = 4
 	CQAttrReplyDepth = 6
@@ -25,7 +25,7 @@ const (
 	QPAttrSRQ         = 3
 	QPAttrSendCQ      = 4
 	QPAttrRecvCQ      = 5
-	QPAttrUser        = 7 // named in events
+	QPAttrUser        = 7 // user handle, which events contain
 	QPAttrCap         = 8
 	QPAttrType        = 9
 	QPAttrFlags       = 10
@@ -39,7 +39,7 @@ const (
 	SRQAttrPD          = 1
 	SRQAttrXRCD        = 2
 	SRQAttrCQ          = 3
-	SRQAttrUser        = 4 // named in events
+	SRQAttrUser        = 4 // user handle, which events contain
 	SRQAttrMaxWR       = 5
 	SRQAttrMaxSGE      = 6
 	SRQAttrLimit       = 7

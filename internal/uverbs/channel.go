@@ -13,7 +13,7 @@ type Channel struct {
 	fd  int
 }
 
-// NewChannel makes a channel.
+// NewChannel creates a completion channel. The caller must close it.
 func (c *Context) NewChannel() (*Channel, error) {
 	var in CompChannel
 	var out HandleReply
@@ -27,10 +27,11 @@ func (c *Context) NewChannel() (*Channel, error) {
 	return ch, nil
 }
 
-// FD is readable when an event waits. It belongs to the channel.
+// FD returns the descriptor of the channel, which is readable while an event is pending. The channel owns it.
 func (ch *Channel) FD() int { return ch.fd }
 
-// TryRead takes one event: the user handle of the CQ that it is of. ok is false if none waits.
+// TryRead reads one event and returns the user handle of its CQ. ok is false if no event is pending. TryRead does not
+// block.
 func (ch *Channel) TryRead() (handle uint64, ok bool) {
 	for {
 		n, err := unix.Read(ch.fd, BytesOf(&handle))
@@ -41,12 +42,12 @@ func (ch *Channel) TryRead() (handle uint64, ok bool) {
 	}
 }
 
-// Readable reports whether an event waits.
+// Readable reports whether an event is pending.
 func (ch *Channel) Readable() bool {
 	fds := []unix.PollFd{{Fd: int32(ch.fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return n > 0 && err == nil
 }
 
-// Close closes the channel, whose CQs are destroyed.
+// Close closes the channel. The caller must have destroyed its CQs.
 func (ch *Channel) Close() error { return os.NewSyscallError("close", unix.Close(ch.fd)) }

@@ -12,10 +12,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Command is a command of the write ABI that is prepared once and run often. It is passed to the kernel by write: a
-// write is cheaper than an ioctl, and does not allocate. The kernel refuses it (EACCES) to a process that has changed
-// its credentials since it opened the device; such a process uses the ioctl from then on. Run may be called by any
-// goroutine.
+// Command is a command of the write ABI that is prepared once and run often. Run passes it to the kernel with write, which
+// costs less than an ioctl and does not allocate. The kernel rejects a write (EACCES) if the process has changed its
+// credentials since it opened the device. Run then uses the ioctl, also in all later calls. Several goroutines may call
+// Run.
 type Command struct {
 	ctx     *Context
 	number  CommandNumber
@@ -26,14 +26,15 @@ type Command struct {
 	byIoctl atomic.Bool
 }
 
-// responseLen is the length of the address of the reply, with which a struct with a reply begins.
+// responseLen is the length in bytes of the address of the reply, the first field of the struct of a command with reply.
 const responseLen = 8
 
 // commandHeaderLen is the length of struct ib_uverbs_cmd_hdr.
 const commandHeaderLen = 8
 
-// NewCommand prepares a command. body is its struct, which begins with the address of the reply if replyLen is
-// not 0; NewCommand sets that. Free frees the command. ErrTooLong if the command has more bytes than a cell.
+// NewCommand prepares a command. body is its struct. If replyLen is not 0, the first field of body is the address of the
+// reply, which NewCommand sets. The caller must free the command with Free. Error: ErrTooLong if the command does not fit
+// into a cell.
 func (c *Context) NewCommand(number CommandNumber, body []byte, replyLen int) (*Command, error) {
 	n := commandHeaderLen + len(body)
 	if n+replyLen > cellLen {
@@ -76,7 +77,7 @@ func (cmd *Command) Run(brief bool) error {
 	return cmd.ctx.Invoke(cmd.number, cmd.body, reply)
 }
 
-// Free frees the memory of the command, which must not run any more. nil is no command.
+// Free frees the memory of the command. The caller must not call Run afterwards. cmd may be nil.
 func (cmd *Command) Free() {
 	if cmd != nil {
 		cmd.ctx.cells.put(cmd.cell)
@@ -89,14 +90,14 @@ const (
 	cellPage = 4096
 )
 
-// cellPool is memory off the Go heap for commands.
+// cellPool allocates cells of memory outside the Go heap for commands.
 type cellPool struct {
 	mu     sync.Mutex
 	blocks []*offheap.Block
 	free   [][]byte
 }
 
-// get returns a cell, cleared.
+// get returns a zeroed cell.
 func (p *cellPool) get() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,21 +13,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Context is an open device. Its methods may be called by any goroutine; its fields do not change.
+// Context is an open device. Several goroutines may call its methods. Its fields do not change.
 type Context struct {
 	Info
 	file   File
 	driver Driver
 	async  *os.File
 	cells  cellPool
-	// CompVectors is how many interrupt vectors completions can take.
+	// CompVectors is the number of completion vectors of the device.
 	CompVectors uint32
-	// AsyncFD is the descriptor of asynchronous events, to name it in calls. It belongs to the context.
+	// AsyncFD is the descriptor of asynchronous events, for attributes of calls. The context owns it.
 	AsyncFD uint32
 }
 
-// Open opens a device of a driver. attrs are attributes of the driver, AttrDriverIn and AttrDriverOut. Errors: fs.ErrPermission if this process may not use the device file;
-// ErrInvalidParam if the device is of another driver; ErrUnsupported if the kernel is too old.
+// Open opens a device of a driver. attrs are attributes of the driver: AttrDriverIn and AttrDriverOut. The caller must
+// close the Context. Errors: fs.ErrPermission if this process may not use the device file; ErrInvalidParam if the device
+// is of another driver; ErrUnsupported if the kernel is too old.
 func Open(k Kernel, info Info, driver Driver, attrs ...Attr) (_ *Context, err error) {
 	f, err := k.Open(info.Path)
 	if err != nil {
@@ -61,7 +62,7 @@ func Open(k Kernel, info Info, driver Driver, attrs ...Attr) (_ *Context, err er
 	return c, nil
 }
 
-// openError describes why the device file does not open.
+// openError returns the error of Open for err, the error of opening the device file.
 func openError(info *Info, err error) error {
 	e := newError(info.Name, "open "+info.Path, err)
 	var ke *Error
@@ -76,10 +77,10 @@ func openError(info *Info, err error) error {
 	return e
 }
 
-// File is the open device file.
+// File returns the open device file. The context owns it.
 func (c *Context) File() File { return c.file }
 
-// Call calls a method. attrs has what the kernel returned.
+// Call calls a method of the ioctl ABI. The kernel stores results in attrs. The call may block.
 func (c *Context) Call(m Method, attrs ...Attr) error {
 	if err := c.file.Ioctl(m, c.driver, attrs); err != nil {
 		return newError(c.Name, m.String(), err)
@@ -94,8 +95,8 @@ const (
 	invokeCommand = 2
 )
 
-// Invoke runs a command of the write ABI. in is its struct, out nil or the reply; driver are attributes of the
-// driver, AttrDriverIn and AttrDriverOut.
+// Invoke runs a command of the write ABI. in is the struct of the command; the kernel writes the reply to out, which is
+// nil if the command has none. driver has attributes of the driver: AttrDriverIn and AttrDriverOut.
 func (c *Context) Invoke(cmd CommandNumber, in, out []byte, driver ...Attr) error {
 	attrs := make([]Attr, 0, 5)
 	attrs = append(attrs, Attr{ID: invokeIn, Data: in}, Const(invokeCommand, uint64(cmd)))
@@ -108,7 +109,7 @@ func (c *Context) Invoke(cmd CommandNumber, in, out []byte, driver ...Attr) erro
 	return nil
 }
 
-// Map maps memory of the device that the kernel has named: n bytes at an offset.
+// Map maps n bytes of the device at an offset that the kernel has returned. Release them with Unmap.
 func (c *Context) Map(offset uint64, n int) ([]byte, error) {
 	mem, err := c.file.Map(int64(offset), n)
 	if err != nil {
@@ -125,19 +126,19 @@ func (c *Context) Unmap(mem []byte) error {
 	return nil
 }
 
-// Close closes the device; NextEvent returns. Objects that are left in the kernel are destroyed by it.
+// Close closes the device. The kernel destroys the remaining objects of the context. NextEvent returns ErrClosed.
 func (c *Context) Close() error {
 	return errors.Join(c.async.Close(), c.file.Close(), c.cells.close())
 }
 
-// Event is an asynchronous event: its type, by enum ib_event_type, and the user handle of the object that it is
-// of, or the number of the port.
+// Event is an asynchronous event: its type, by enum ib_event_type, and the user handle of its object, or the number of
+// its port.
 type Event struct {
 	Type    uint32
 	Element uint64
 }
 
-// NextEvent waits for the next event. ErrClosed after Close.
+// NextEvent blocks until the next event. It returns ErrClosed after Close.
 func (c *Context) NextEvent() (Event, error) {
 	var e asyncEvent
 	n, err := c.async.Read(BytesOf(&e))
@@ -152,7 +153,7 @@ func (c *Context) NextEvent() (Event, error) {
 	return Event{Type: e.Type, Element: e.Element}, nil
 }
 
-// QueryDevice asks for the limits of the device.
+// QueryDevice queries the limits of the device.
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	var in QueryDevice
 	var r QueryDeviceReply
@@ -162,7 +163,7 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	return r.attr(), nil
 }
 
-// attr translates the reply. Counts above what an int32 takes are cut.
+// attr converts the reply. It limits counts to the maximum of an int32.
 func (r *QueryDeviceReply) attr() verbs.DeviceAttr {
 	count := func(n uint32) int { return int(min(n, 1<<31-1)) }
 	return verbs.DeviceAttr{
@@ -180,7 +181,8 @@ func (r *QueryDeviceReply) attr() verbs.DeviceAttr {
 // linkEthernet is the link layer of RoCE, by enum ib_port_attr: IB_LINK_LAYER_ETHERNET.
 const linkEthernet = 2
 
-// QueryPort asks for a port, counted from 1. ErrInvalidParam if there is none with that number.
+// QueryPort queries a port, numbered from 1, and returns its attributes and its maximum message size in bytes. Error:
+// ErrInvalidParam if the device has no such port.
 func (c *Context) QueryPort(port uint8) (verbs.PortAttr, uint32, error) {
 	var r QueryPortReply
 	if err := c.Call(MethodQueryPort, Const(portAttrNumber, uint64(port)), Out(portAttrReply, &r)); err != nil {
@@ -192,11 +194,11 @@ func (c *Context) QueryPort(port uint8) (verbs.PortAttr, uint32, error) {
 	}, r.MaxMsgSize, nil
 }
 
-// laneGbps are the rates of a lane, in Gb/s, by bits of enum ib_port_speed. Those of QDR and FDR10 are what is left of
-// 10 and 10.3125 Gb/s, as drivers of Ethernet use them.
+// laneGbps is the rate of a lane in Gb/s, for each bit of enum ib_port_speed. Drivers of Ethernet use the bits of QDR and
+// FDR10 for 10 and 10.3125 Gb/s.
 var laneGbps = [...]float64{2.5, 5, 10, 10.3125, 14.0625, 25.78125, 50, 100, 200}
 
-// speed is lanes times the rate of one, in Gb/s. Width and speed have one bit each.
+// speed returns the number of lanes times the rate of a lane, in Gb/s. Width and speed have one bit set each.
 func (r *QueryPortReply) speed() float64 {
 	lanes := [...]float64{1, 4, 8, 12, 2} // enum ib_port_width
 	width, speed := bits.TrailingZeros8(r.ActiveWidth), bits.TrailingZeros32(max(r.ActiveSpeedEx, uint32(r.ActiveSpeed)))
@@ -206,10 +208,10 @@ func (r *QueryPortReply) speed() float64 {
 	return lanes[width] * laneGbps[speed]
 }
 
-// maxGIDs is how many entries of all ports GIDs reads: what an envelope has room for.
+// maxGIDs is the maximum number of entries of all ports that GIDs reads. An envelope cannot contain more.
 const maxGIDs = 224
 
-// GIDs returns the entries of a port's GID table that are in use and have an index of 8 bits, by index.
+// GIDs returns the used entries of a port's GID table with an index up to 255, sorted by index.
 func (c *Context) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	var table [maxGIDs]GIDEntry
 	var count uint64
@@ -228,7 +230,7 @@ func (c *Context) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	return list, nil
 }
 
-// GID returns an entry of a port's GID table. ErrInvalidParam if the entry is not in use.
+// GID returns an entry of a port's GID table. Error: ErrInvalidParam if the entry is not used.
 func (c *Context) GID(port uint8, index int) (verbs.GIDEntry, error) {
 	var e GIDEntry
 	var flags uint32

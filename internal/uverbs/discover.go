@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// Places in sysfs and in /dev.
+// Paths in sysfs and in /dev.
 const (
 	verbsClass = "class/infiniband_verbs"
 	ibClass    = "class/infiniband"
 	deviceDir  = "/dev/infiniband"
 )
 
-// classABI is the version of the ABI that this package knows, by IB_USER_VERBS_ABI_VERSION.
+// classABI is the supported version of the ABI, IB_USER_VERBS_ABI_VERSION.
 const classABI = 6
 
 // Info is a device that the kernel lists.
 type Info struct {
-	Name   string // the kernel's: "rxe0", "mlx5_0"
-	Path   string // of its device file: "/dev/infiniband/uverbs0"
-	Driver Driver // DriverUnknown if sysfs does not tell
+	Name   string // name in the kernel: "rxe0", "mlx5_0"
+	Path   string // path of the device file: "/dev/infiniband/uverbs0"
+	Driver Driver // DriverUnknown if sysfs does not show it
 	ABI    int    // version of the driver's ABI
-	NetDev string // the network interface under a device that has a parent; may be empty
+	NetDev string // network interface of a device with a parent; may be empty
 }
 
-// List returns the devices of k, by name. Where the kernel has no RDMA the list is empty. An entry that
-// cannot be read is left out: a device may be removed at any time.
+// List returns the devices of k, sorted by name. The list is empty if the kernel has no RDMA. List skips entries that it
+// cannot read, because a device may be removed at any time.
 func List(k Kernel) ([]Info, error) {
 	sys := k.Sys()
 	entries, err := fs.ReadDir(sys, verbsClass)
@@ -53,7 +53,7 @@ func List(k Kernel) ([]Info, error) {
 	return list, nil
 }
 
-// describe reads an entry of the class; false if it is no device.
+// describe reads an entry of the class. It returns false if the entry is not a device.
 func describe(sys fs.FS, node string) (Info, bool) {
 	if n, ok := strings.CutPrefix(node, "uverbs"); !ok || !isNumber(n) {
 		return Info{}, false
@@ -72,11 +72,11 @@ func describe(sys fs.FS, node string) (Info, bool) {
 	return info, true
 }
 
-// pciMellanox is how the modalias of a PCI function of Mellanox or NVIDIA begins.
+// pciMellanox is the prefix of the modalias of a PCI function of Mellanox or NVIDIA.
 const pciMellanox = "pci:v000015B3"
 
-// driverOf finds the driver. rxe is the one that has a network interface as parent and no bus device; Open finds
-// out whether that is so.
+// driverOf returns the driver of a device. It assumes rxe if the device has a network interface as parent and no bus
+// device; Open fails if the assumption is wrong.
 func driverOf(sys fs.FS, name, parent string) Driver {
 	modalias, err := readLine(sys, path.Join(ibClass, name, "device/modalias"))
 	switch {
@@ -88,7 +88,7 @@ func driverOf(sys fs.FS, name, parent string) Driver {
 	return DriverUnknown
 }
 
-// validName reports whether a name from the kernel can be the name of a file, and a part of "name:port".
+// validName reports whether a name from the kernel is valid as a file name and in "name:port".
 func validName(name string) bool {
 	return name != "" && len(name) < 64 && !strings.ContainsAny(name, "/: \t\n\x00") && name != "." && name != ".."
 }
@@ -98,10 +98,10 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// maxLine bounds what is read from a file of sysfs, which has at most a page.
+// maxLine is the maximum number of bytes read from a file of sysfs, which has at most one page.
 const maxLine = 4096
 
-// readLine returns the text of a file without the line end.
+// readLine returns the content of a file without the newline.
 func readLine(sys fs.FS, name string) (string, error) {
 	f, err := sys.Open(name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// sysOnly is a kernel of which only sysfs is used.
+// sysOnly is a kernel that implements only Sys.
 type sysOnly struct{ tree fs.FS }
 
 func (k sysOnly) Sys() fs.FS                       { return k.tree }
@@ -70,7 +70,7 @@ func TestOpen_NoPermission(t *testing.T) {
 	assert.ErrorContains(t, err, "rxe0")
 }
 
-// FuzzList: whatever sysfs has, names are such that they can be parts of paths and of "name:port".
+// FuzzList checks that for any content of sysfs, List returns only names that are valid in paths and in "name:port".
 func FuzzList(f *testing.F) {
 	f.Add("uverbs0", "rxe0\n", "2\n", "eth0", "6\n")
 	f.Add("uverbs18446744073709551616", "a/b", "-1", "", "")

@@ -15,13 +15,13 @@
 //
 // # Memory
 //
-// The kernel gets addresses only of memory off the Go heap: each call copies what it passes to
-// a block of its own, and copies the reply back. The blocks are not inherited by fork
-// (MADV_DONTFORK). Go starts programs with CLONE_VM and CLONE_VFORK, which copies no page, so
-// memory on the Go heap that is registered stays where the device sees it, too.
+// The package passes only addresses of memory outside the Go heap to the kernel: each call
+// copies its arguments to a block, and copies the reply back. Child processes do not inherit
+// the blocks (MADV_DONTFORK). Go starts programs with CLONE_VM and CLONE_VFORK, which copies
+// no page, so registered memory on the Go heap remains on the same physical pages, too.
 //
 // # Playback
 //
-// [Kernel] is everything that the package asks of the operating system. A Recorder writes down
-// the calls of a device as text; a Player replies to the same calls from that text.
+// [Kernel] is the interface of the package to the operating system. A Recorder records the
+// calls to a device as text; a Player replies to the same calls from that text.
 package uverbs

@@ -16,14 +16,14 @@ const verbsIoctl = 0xc0181b01
 const (
 	headerLen   = 24
 	attrLen     = 16
-	byValueLen  = 8    // longest AttrIn in the attribute itself
-	envelopeLen = 8192 // for the header, the attributes and what they point to
+	byValueLen  = 8    // maximum length of data in the attribute itself
+	envelopeLen = 8192 // header, attributes and the data of the attributes
 )
 
 // Flags of attributes.
 const attrMandatory = 1
 
-// envelope is memory for one ioctl, off the Go heap:
+// envelope is the memory of one ioctl, outside the Go heap:
 //
 //	| header | attribute | ... | data | data | ...
 type envelope struct {
@@ -33,7 +33,7 @@ type envelope struct {
 	at    [maxAttrs]int
 }
 
-// maxAttrs is how many attributes a call may have: more than any method has.
+// maxAttrs is the maximum number of attributes of a call. No method has more.
 const maxAttrs = 32
 
 func newEnvelope() (*envelope, error) {
@@ -44,7 +44,7 @@ func newEnvelope() (*envelope, error) {
 	return &envelope{block: b, mem: b.Bytes()}, nil
 }
 
-// encode writes the envelope of a call. E2BIG if it does not fit.
+// encode writes the envelope of a call. Error: E2BIG if the attributes do not fit.
 func (e *envelope) encode(m Method, driver Driver, attrs []Attr) error {
 	e.len = headerLen + attrLen*len(attrs)
 	if len(attrs) > maxAttrs {
@@ -86,13 +86,13 @@ func (e *envelope) attr(i int) *ioctlAttr {
 	return (*ioctlAttr)(unsafe.Pointer(&e.mem[headerLen+attrLen*i]))
 }
 
-// ioctl calls the kernel. The call may block: memory is pinned, or a device is waited for.
+// ioctl calls the kernel. The call may block while the kernel pins memory or waits for the device.
 func (e *envelope) ioctl(fd int) unix.Errno {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), verbsIoctl, uintptr(unsafe.Pointer(&e.mem[0])))
 	return errno
 }
 
-// decode stores what the kernel has returned in attrs, which encode has had.
+// decode copies the results of the kernel to attrs, which must be the attributes passed to encode.
 func (e *envelope) decode(attrs []Attr) {
 	for i := range attrs {
 		switch a := &attrs[i]; a.Kind {

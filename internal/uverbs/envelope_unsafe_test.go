@@ -17,7 +17,7 @@ func testEnvelope(t *testing.T) *envelope {
 	return e
 }
 
-// pointed is the memory that attribute i points to.
+// pointed returns the memory that attribute i points to.
 func (e *envelope) pointed(i int) []byte {
 	off := e.attr(i).Data - addressOf(e.mem)
 	return e.mem[off : off+uint64(e.attr(i).Len)]
@@ -45,7 +45,7 @@ func TestEnvelope_Encode(t *testing.T) {
 	assert.Equal(t, "reply", string(out[:5]))
 }
 
-// Memory of an earlier call is not passed on.
+// An envelope contains no data of an earlier call.
 func TestEnvelope_ClearsOutput(t *testing.T) {
 	e := testEnvelope(t)
 	for i := range e.mem {

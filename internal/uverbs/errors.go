@@ -9,22 +9,21 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// MinKernel is the oldest kernel whose ABI has all that this package calls.
+// MinKernel is the oldest kernel whose ABI has all methods that this package calls.
 const MinKernel = "5.14"
 
-// Error is a call of the kernel that has failed. It unwraps to Errno and to the error of package ucs that
-// stands for it.
+// Error is the error of a call to the kernel. It unwraps to Errno and to the corresponding error of package ucs.
 type Error struct {
 	Dev   string // kernel name of the device; may be empty
-	Op    string // what was called
+	Op    string // operation, for example "create CQ"
 	Errno unix.Errno
-	// Advice is what the number means here and what to do; empty if there is nothing to add.
+	// Advice explains the error number and what the user can do; may be empty.
 	Advice string
-	// Feature is what the kernel lacks, with the oldest version that has it; empty if nothing is missing.
+	// Feature is the feature that the kernel lacks, and MinKernel the oldest version with it; may be empty.
 	Feature, MinKernel string
 }
 
-// Error returns operation, cause and advice.
+// Error returns the operation, the cause and the advice.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("%s: %v", e.Op, e.Errno)
 	if e.Dev != "" {
@@ -39,7 +38,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns the error number and its class.
+// Unwrap returns the error number and the corresponding error of package ucs.
 func (e *Error) Unwrap() []error {
 	if class := classOf(e.Errno); class != nil {
 		return []error{e.Errno, class}
@@ -47,7 +46,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Errno}
 }
 
-// classOf is the error of package ucs for an error number; nil if none fits.
+// classOf returns the error of package ucs that corresponds to an error number, or nil.
 func classOf(errno unix.Errno) error {
 	switch errno {
 	case unix.ENOMEM, unix.ENOSPC, unix.EMFILE, unix.ENFILE:
@@ -68,12 +67,12 @@ func classOf(errno unix.Errno) error {
 	return nil
 }
 
-// lacks are the error numbers with which the kernel refuses what it does not know.
+// lacks reports whether the error number means that the kernel does not support the method or attribute.
 func lacks(errno unix.Errno) bool {
 	return errno == unix.EPROTONOSUPPORT || errno == unix.EOPNOTSUPP || errno == unix.ENOTTY || errno == unix.ENOSYS
 }
 
-// newError describes a failed call. err is what a File returned.
+// newError returns the error of a failed call. err is the error that a File returned.
 func newError(dev, op string, err error) error {
 	var errno unix.Errno
 	if !errors.As(err, &errno) {
@@ -86,7 +85,7 @@ func newError(dev, op string, err error) error {
 	return e
 }
 
-// adviceFor is what a user can do about an error.
+// adviceFor returns the Advice for an error, or "".
 func adviceFor(op string, errno unix.Errno) string {
 	switch {
 	case errno == unix.ENOMEM && op == CmdRegMR.String():
@@ -101,7 +100,7 @@ func adviceFor(op string, errno unix.Errno) string {
 	return ""
 }
 
-// lockLimit is the soft limit RLIMIT_MEMLOCK as text.
+// lockLimit returns the soft limit RLIMIT_MEMLOCK as text.
 func lockLimit() string {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {

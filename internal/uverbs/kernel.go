@@ -9,41 +9,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is what this package asks of the operating system. System is the real one.
+// Kernel is the interface of this package to the operating system. System returns the kernel of this host.
 type Kernel interface {
-	// Sys is the tree of sysfs: "class/infiniband_verbs".
+	// Sys returns the tree of sysfs, which has "class/infiniband_verbs".
 	Sys() fs.FS
 	// Open opens a device file, such as /dev/infiniband/uverbs0.
 	Open(path string) (File, error)
 }
 
-// File is an open device file. Its methods may be called by any goroutine.
+// File is an open device file. Several goroutines may call its methods.
 type File interface {
-	// Ioctl calls a method of the device, and stores what the kernel returns in attrs. The error is a
-	// unix.Errno.
+	// Ioctl calls a method of the device and stores the results of the kernel in attrs. The error is a unix.Errno.
 	Ioctl(m Method, driver Driver, attrs []Attr) error
-	// Write passes a command of the write ABI, in memory that is off the Go heap. The error is a
-	// unix.Errno. It does not allocate. brief: see Command.Run.
+	// Write passes a command of the write ABI to the kernel. command must be outside the Go heap. The error is a
+	// unix.Errno. Write does not allocate. For brief see Command.Run.
 	Write(command []byte, brief bool) error
-	// Map maps n bytes of the device at an offset that it has named. Unmap undoes it.
+	// Map maps n bytes of the device at an offset that the kernel has returned. Release them with Unmap.
 	Map(offset int64, n int) ([]byte, error)
 	Unmap(mem []byte) error
 	Close() error
 }
 
-// AttrKind is how an attribute is passed.
+// AttrKind is the direction and encoding of an attribute.
 type AttrKind uint8
 
-// Kinds of attributes.
+// Values of AttrKind.
 const (
-	// AttrIn passes Data: up to 8 bytes in the attribute itself, more by address.
+	// AttrIn passes Data to the kernel: up to 8 bytes in the attribute itself, more by address.
 	AttrIn AttrKind = iota
-	// AttrOut has the kernel fill Data.
+	// AttrOut passes the address of Data, which the kernel fills.
 	AttrOut
-	// AttrConst passes Value, a number of 8 bytes.
+	// AttrConst passes Value, an 8-byte number.
 	AttrConst
-	// AttrObject passes Value, the handle of an object or a descriptor. The kernel stores that of a new
-	// object there.
+	// AttrObject passes Value, the handle of an object or a descriptor. If the method creates an object, the kernel
+	// stores its handle in Value.
 	AttrObject
 )
 
@@ -55,16 +54,16 @@ type Attr struct {
 	Data  []byte
 }
 
-// In passes the bytes of *v, which has no pointers.
+// In returns an attribute that passes the bytes of *v, which must have no pointers.
 func In[T any](id uint16, v *T) Attr { return Attr{ID: id, Data: BytesOf(v)} }
 
-// Out has the kernel store to *v, which has no pointers.
+// Out returns an attribute that the kernel stores to *v, which must have no pointers.
 func Out[T any](id uint16, v *T) Attr { return Attr{ID: id, Kind: AttrOut, Data: BytesOf(v)} }
 
-// Const passes a number.
+// Const returns an attribute that passes a number.
 func Const(id uint16, v uint64) Attr { return Attr{ID: id, Kind: AttrConst, Value: v} }
 
-// Object passes a handle. A new object has the handle 0 before the call.
+// Object returns an attribute that passes a handle: 0 for an object that the method creates.
 func Object(id uint16, handle uint32) Attr {
 	return Attr{ID: id, Kind: AttrObject, Value: uint64(handle)}
 }
@@ -75,14 +74,14 @@ const (
 	AttrDriverOut = 0x1001
 )
 
-// System is the kernel that this process runs on.
+// System returns the kernel of this host.
 func System() Kernel { return system{} }
 
 type system struct{}
 
 func (system) Sys() fs.FS { return os.DirFS("/sys") }
 
-// Open opens a device file. Programs that this process starts do not inherit it.
+// Open opens a device file. Child processes do not inherit it.
 func (system) Open(path string) (File, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -121,7 +120,7 @@ func (f *deviceFile) putEnvelope(e *envelope) {
 	f.free = append(f.free, e)
 }
 
-// Ioctl implements File. A signal may interrupt the call before it has done anything.
+// Ioctl implements File. It repeats a call that a signal has interrupted.
 func (f *deviceFile) Ioctl(m Method, driver Driver, attrs []Attr) error {
 	e, err := f.getEnvelope()
 	if err != nil {
@@ -162,13 +161,13 @@ func (f *deviceFile) Write(command []byte, brief bool) error {
 	}
 }
 
-// Map implements File. A child made by fork does not get the mapping, as the device file does not allow it.
+// Map implements File. A child process does not inherit the mapping.
 func (f *deviceFile) Map(offset int64, n int) ([]byte, error) {
 	mem, err := unix.Mmap(f.fd, offset, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err
 	}
-	_ = unix.Madvise(mem, unix.MADV_DONTFORK) // mappings of devices have it already
+	_ = unix.Madvise(mem, unix.MADV_DONTFORK) // most mappings of devices already have this flag
 	return mem, nil
 }
 

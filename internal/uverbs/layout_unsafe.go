@@ -110,7 +110,7 @@ type QueryQPReply struct {
 	_                                        [5]uint8
 }
 
-// Post is struct ib_uverbs_post_send. With WRCount 0 the driver looks at the queue that it shares with the process.
+// Post is struct ib_uverbs_post_send. With WRCount 0 the driver processes the queue that it shares with the process.
 type Post struct {
 	_                              structs.HostLayout
 	Response                       uint64
@@ -150,7 +150,7 @@ type OpenXRCD struct {
 	OFlags   uint32
 }
 
-// OpenQP is struct ib_uverbs_open_qp. XRCD is the handle of the domain, in the place of the PD.
+// OpenQP is struct ib_uverbs_open_qp. XRCD is the handle of the XRC domain, in the field of the PD.
 type OpenQP struct {
 	_                    structs.HostLayout
 	Response, UserHandle uint64
@@ -262,7 +262,7 @@ type ioctlAttr struct {
 	Data              uint64
 }
 
-// The sizes in the kernel: each line fails to compile if they differ.
+// Each line fails to compile if the size differs from that of the struct of the kernel.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(QPCap{})-20]
 	_ = [1]struct{}{}[unsafe.Sizeof(AllocPD{})-8]
@@ -297,13 +297,13 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(ioctlAttr{})-16]
 )
 
-// BytesOf is the memory of *v, which has no pointers: a struct of the ABI. It is valid as long as v.
+// BytesOf returns the memory of *v, a struct of the ABI without pointers. The caller must keep v alive.
 func BytesOf[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
-// addressOf is the address of the first byte, as the kernel takes it. The memory is off the Go heap, or kept by
-// the caller until the kernel does not use it any more.
+// addressOf returns the address of the first byte of b, for the kernel. b must be outside the Go heap, or the caller must
+// keep it alive until the kernel no longer uses it.
 func addressOf(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

@@ -1,5 +1,5 @@
-// Package playback records the calls that a program makes of a device of the kernel, and replies to the same calls
-// from the record, for tests on machines without the device.
+// Package playback records the calls of a program to a device of the kernel, and replies to the same calls from the
+// record, for tests on machines without the device.
 //
 // A record is text, one call a line, with all data in hexadecimal:
 //
@@ -8,7 +8,6 @@
 //	write errno 0 1c00...
 //	map errno 0 len 8192 header 0700...
 //
-// Player replies to the calls in the order of the record. A call with another method or other attributes than the
-// record has is an error, and so are other data, but for what differs in each run: addresses in the memory of the
-// process and file descriptors.
+// Player replies to the calls in the order of the record. A call whose method, attributes or data differ from the record
+// returns an error. Addresses in the memory of the process and file descriptors may differ.
 package playback

@@ -24,11 +24,11 @@ type Player struct {
 	lines   []string
 	line    int
 	errs    []error
-	writers []int // of the pipes that stand for descriptors of the kernel
+	writers []int // write descriptors of the pipes that replace descriptors of the kernel
 	maps    []*offheap.Block
 }
 
-// NewPlayer makes a kernel with the device info, whose calls text records.
+// NewPlayer returns a kernel with the device info, which replies to the calls in text, a record.
 func NewPlayer(info uverbs.Info, text string) *Player {
 	return &Player{info: info, lines: strings.Split(strings.TrimSpace(text), "\n")}
 }
@@ -46,14 +46,14 @@ func (p *Player) Sys() fs.FS {
 	}
 }
 
-// Err is what differed from the record, or nil. Left is how many calls of it were not made.
+// Err returns all differences from the record, or nil.
 func (p *Player) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return errors.Join(p.errs...)
 }
 
-// Left is how many calls of the record were not made.
+// Left returns the number of calls in the record that were not made.
 func (p *Player) Left() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *Player) Mapped() [][]byte {
 	return list
 }
 
-// next returns the next line of the record, which begins with want.
+// next returns the rest of the next line of the record after want, which must be its prefix.
 func (p *Player) next(want string) (rest string, err error) {
 	if p.line == len(p.lines) {
 		return "", p.differ("%s: the record has ended", want)
@@ -85,7 +85,7 @@ func (p *Player) next(want string) (rest string, err error) {
 	return rest, nil
 }
 
-// differ notes and returns a difference. The caller of the package sees EPROTO.
+// differ records a difference for Err and returns EPROTO, the error of the call.
 func (p *Player) differ(format string, args ...any) error {
 	p.errs = append(p.errs, fmt.Errorf("call %d: "+format, append([]any{p.line}, args...)...))
 	return unix.EPROTO
@@ -129,7 +129,7 @@ func (f *playedFile) Ioctl(m uverbs.Method, d uverbs.Driver, attrs []uverbs.Attr
 	return nil
 }
 
-// commandOf is the command that MethodInvokeWrite invokes.
+// commandOf returns the command that MethodInvokeWrite invokes.
 func commandOf(m uverbs.Method, attrs []uverbs.Attr) uverbs.CommandNumber {
 	if m == uverbs.MethodInvokeWrite && len(attrs) > 1 {
 		return uverbs.CommandNumber(attrs[1].Value)
@@ -137,7 +137,7 @@ func commandOf(m uverbs.Method, attrs []uverbs.Attr) uverbs.CommandNumber {
 	return 0
 }
 
-// reply compares an attribute with the record, and stores what the kernel stored there. Descriptors are pipes.
+// reply compares an attribute with the record and stores the recorded result in it. A pipe replaces each descriptor.
 func (p *Player) reply(m uverbs.Method, a *uverbs.Attr, recorded string, makesChannel bool) error {
 	given := describe(a)
 	words := strings.Fields(recorded)
@@ -173,10 +173,10 @@ func (p *Player) reply(m uverbs.Method, a *uverbs.Attr, recorded string, makesCh
 	return nil
 }
 
-// regMRLen is the length of struct ib_uverbs_reg_mr, the only one with addresses of the process.
+// regMRLen is the length of struct ib_uverbs_reg_mr, the only struct that contains addresses of the process.
 const regMRLen = 40
 
-// pipe returns the end to read from of a new pipe, which the caller closes.
+// pipe returns the read descriptor of a new pipe, which the caller must close.
 func (p *Player) pipe() (int, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -186,7 +186,7 @@ func (p *Player) pipe() (int, error) {
 	return fds[0], nil
 }
 
-// Raise writes to descriptor n of those that the kernel has made, as an event does.
+// Raise writes an event to the n-th descriptor that the player has returned.
 func (p *Player) Raise(n int, event []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/uverbs"
 )
 
-// Recorder is a kernel that records the calls of the devices that are opened.
+// Recorder is a kernel that passes calls to another kernel and records them.
 type Recorder struct {
 	uverbs.Kernel
 
@@ -20,7 +20,7 @@ type Recorder struct {
 	lines []string
 }
 
-// Text is the record.
+// Text returns the record.
 func (r *Recorder) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func call(m uverbs.Method, d uverbs.Driver) string {
 	return fmt.Sprintf("ioctl %d.%d driver %d", m.Object, m.Number, uint32(d))
 }
 
-// describe is an attribute as it is passed.
+// describe returns the text of an attribute before the call.
 func describe(a *uverbs.Attr) string {
 	switch a.Kind {
 	case uverbs.AttrIn:
@@ -97,7 +97,7 @@ func (f *recordedFile) Write(command []byte, brief bool) error {
 	return err
 }
 
-// headerLen is how much of a mapping the record has, in bytes: the header of a queue of rxe.
+// headerLen is the number of bytes of a mapping in the record: the header of a queue of rxe.
 const headerLen = 384
 
 // Map implements uverbs.File.
