@@ -2,8 +2,7 @@ package memtp
 
 import "unsafe"
 
-// addrOf is the address of the first byte of b, used as a number only. b is kept
-// alive by its region.
+// addrOf returns the address of the first byte of b. The result is only a number; the region keeps b alive.
 func addrOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // pageAligned returns n zeroed bytes that start on a page.

@@ -14,14 +14,14 @@ type EP struct {
 	base.Slot
 	iface   *Iface
 	id      uint64
-	conn    bool   // connects to an EP
-	peer    *Iface // nil: not connected yet; under world.mu
-	peerEP  uint64 // id of the EP at the other end; under world.mu
+	conn    bool   // connects to an EP, not to an iface
+	peer    *Iface // nil before Connect; under world.mu
+	peerEP  uint64 // id of the peer's EP; under world.mu
 	tx      tx
 	conns   [queueConns]queueConn
 	pending base.PendingQueue
 	failure ucs.Status
-	refusal error // of what is posted after the failure
+	refusal error // error of posts after the failure
 	words   uct.NotifyHandler
 	closed  bool
 }
@@ -94,11 +94,11 @@ func (e *EP) connected() bool {
 	return peerEP != nil && peerEP.peerEP == e.id
 }
 
-// watches reports whether the EP looks for the death of its peer.
+// watches reports whether the EP detects the death of its peer.
 func (e *EP) watches() bool { return e.peer != nil }
 
-// peerStatus returns why the peer does not exist any more: it has died (StatusConnReset, detected
-// without a post) or has closed (StatusPeerClosed, detected by a post). With world.mu held.
+// peerStatus returns StatusConnReset if the peer has died, StatusPeerClosed if it was closed and an operation is posted,
+// and StatusOK otherwise. The caller holds world.mu.
 func (e *EP) peerStatus() ucs.Status {
 	switch {
 	case e.peer == nil, e.failure != ucs.StatusOK:
@@ -113,7 +113,7 @@ func (e *EP) peerStatus() ucs.Status {
 	return ucs.StatusOK
 }
 
-// free says why an operation cannot be posted now, or nil.
+// free returns the error of a post in the current state of the EP, or nil.
 func (e *EP) free() error {
 	switch {
 	case e.failure != ucs.StatusOK:
@@ -126,7 +126,8 @@ func (e *EP) free() error {
 	return nil
 }
 
-// AddPending implements uct.EP. A short get waits for all that was posted.
+// AddPending implements uct.EP. It also queues a request while operations are outstanding, because GetShort needs an
+// empty ring.
 func (e *EP) AddPending(r *uct.PendingReq) error {
 	switch {
 	case e.failure != ucs.StatusOK:
@@ -161,7 +162,7 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// Check implements uct.Checker by a put of no bytes.
+// Check implements uct.Checker with a put of 0 bytes.
 func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
 	if err := e.free(); err != nil {
 		return false, err
@@ -239,7 +240,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 	return true, nil
 }
 
-// usable checks a zcopy list and the room for the operation.
+// usable checks an iov for zcopy, and that the ring is not full.
 func (e *EP) usable(iov []uct.IOV, need uct.Access) error {
 	if len(iov) > maxIOV {
 		return uct.ErrTooLong
@@ -250,7 +251,7 @@ func (e *EP) usable(iov []uct.IOV, need uct.Access) error {
 	return e.free()
 }
 
-// covered reports whether each piece is in its memory, which has the rights.
+// covered reports whether each buffer is in its Mem, and the Mem has the access rights.
 func covered(iov []uct.IOV, need uct.Access) bool {
 	for _, v := range iov {
 		r, ok := v.Mem.(*region)

@@ -12,16 +12,16 @@ import (
 
 // Config tunes an iface. The zero value is ready to use.
 type Config struct {
-	// TxDepth is the number of operations that one EP holds; 0 means 16.
+	// TxDepth is the length of the operation ring of an EP; 0 means 16.
 	TxDepth int
 	// RxDepth is the number of receive buffers of the iface; 0 means 64.
 	RxDepth int
 	// ConnectEP makes endpoints connect in pairs (CapConnectEP) instead of to the
 	// address of an iface.
 	ConnectEP bool
-	// AMOnly leaves out put, get and atomics.
+	// AMOnly disables put, get and atomics.
 	AMOnly bool
-	// Queues is how many receive queues the iface has at the same time; 0 means 4096.
+	// Queues is the maximum number of open receive queues of the iface; 0 means 4096.
 	Queues int
 }
 
@@ -45,8 +45,8 @@ type Iface struct {
 	eps     base.List[*EP]
 	flushes []*ifaceFlush
 	rx      rx
-	queues  []*queue // open ones
-	filled  int      // receives of them that have a message; under world.mu
+	queues  []*queue // open queues
+	filled  int      // receives of queues that have a message; under world.mu
 
 	event  int        // eventfd
 	armed  uct.Events // under world.mu
@@ -87,7 +87,7 @@ func (m *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	return i, nil
 }
 
-// Limits of the operations, in bytes: small, so that tests reach them.
+// Limits of the operations, in bytes. They are small, so that tests reach them.
 const (
 	maxShort    = 72
 	maxBcopy    = 2000
@@ -166,7 +166,7 @@ func (i *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	return true, ""
 }
 
-// lookup finds the iface of an address.
+// lookup returns the iface of an address. Errors: ErrInvalidAddr; ErrUnreachable if there is no such iface.
 func (i *Iface) lookup(deviceAddr, ifaceAddr []byte) (*Iface, error) {
 	device, ok1 := parseID(deviceAddr, kindDevice)
 	id, ok2 := parseID(ifaceAddr, kindIface)
@@ -226,7 +226,7 @@ func (i *Iface) Flush(c *uct.Completion) (pending bool, err error) {
 	return true, nil
 }
 
-// newFlush returns an ifaceFlush that is not in use.
+// newFlush returns an unused ifaceFlush.
 func (i *Iface) newFlush() *ifaceFlush {
 	for _, f := range i.flushes {
 		if f.user == nil {

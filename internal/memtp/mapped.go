@@ -2,7 +2,7 @@ package memtp
 
 import "github.com/gucx/gucx/uct"
 
-// GetMapped implements uct.MappedGetter. It does not overtake posted operations.
+// GetMapped implements uct.MappedGetter. It returns false while operations are outstanding.
 func (e *EP) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
 	if e.free() != nil || e.tx.n > 0 {
 		return false

@@ -9,7 +9,7 @@ import (
 
 const (
 	pageSize  = 4096
-	maxRegion = 1 << 30 // arbitrary: so that the limit is finite
+	maxRegion = 1 << 30 // arbitrary
 )
 
 // Transport and Device are the names of the one resource of an [MD].
@@ -114,7 +114,7 @@ func (r *region) Close() error {
 	return nil
 }
 
-// covers reports whether b lies inside the region.
+// covers reports whether b is inside the region.
 func (r *region) covers(b []byte) bool {
 	if len(b) == 0 {
 		return true
@@ -132,11 +132,11 @@ func (m *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 	return uct.RKey(id), nil
 }
 
-// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+// ReleaseRKey implements uct.RKeyUnpacker. An unpacked key has no resources.
 func (m *MD) ReleaseRKey(uct.RKey) {}
 
-// reach returns the n bytes at raddr of the region that key names, or nil if they
-// may not be accessed so. With w.mu held.
+// reach returns the n bytes at raddr of the region of key, or nil if they are not in the region or it does not permit the
+// access. The caller holds w.mu.
 func (w *World) reach(key uct.RKey, raddr uint64, n int, need uct.Access) []byte {
 	r := w.regions[uint64(key)]
 	if r == nil || r.access&need != need {

@@ -27,8 +27,8 @@ func (e *EP) SetNotifyHandler(h uct.NotifyHandler) {
 	}
 }
 
-// last is the operation that was posted last.
+// last returns the most recently posted operation.
 func (q *tx) last() *op { return &q.ops[(q.first+q.n-1)%len(q.ops)] }
 
-// notifies makes a word follow a put.
+// notifies changes a put to a put with notification.
 func (o *op) notifies(word uint32) { o.kind, o.word = opNotify, word }

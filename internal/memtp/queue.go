@@ -13,17 +13,16 @@ const (
 	maxQueueDepth = 64
 )
 
-// queue is a receive queue. A ring holds its receives: first those that have a message, then
-// those that wait for one.
+// queue is a receive queue. Its ring contains first the receives that have a message, then those without.
 type queue struct {
 	iface    *Iface
-	e        *EP // for whose peer it is
+	e        *EP // EP of the peer whose messages the queue receives
 	number   uint32
 	recvs    []posted
 	first    int
 	n        int    // receives in the ring; under world.mu
 	full     int    // of these, those that have a message; under world.mu
-	received uint64 // told
+	received uint64 // result of Received
 	stopped  bool   // under world.mu
 }
 
@@ -32,7 +31,7 @@ type posted struct {
 	r      *uct.QueueRecv
 	iov    [maxIOV]uct.IOV
 	pieces int
-	len    int // of its message
+	len    int // length of its message in bytes
 }
 
 // NewQueue implements uct.Queuer.
@@ -81,7 +80,7 @@ func (q *queue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	p := &q.recvs[(q.first+q.n)%len(q.recvs)]
 	p.r, p.pieces = r, copy(p.iov[:], iov)
 	q.n++
-	for _, i := range w.ifaces { // senders may be waiting for it
+	for _, i := range w.ifaces { // wake senders that wait for a receive
 		i.signal(uct.EventSendComp)
 	}
 	return nil
@@ -116,10 +115,10 @@ func (q *queue) Close() error {
 	return err
 }
 
-// waits reports that there is a receive without a message. With world.mu held.
+// waits reports whether the queue has a receive without a message. The caller holds world.mu.
 func (q *queue) waits() bool { return q.full < q.n }
 
-// deliver delivers a message to the first receive without one. With world.mu held.
+// deliver copies a message to the first receive without one. The caller holds world.mu.
 func (q *queue) deliver(o *op) {
 	p := &q.recvs[(q.first+q.full)%len(q.recvs)]
 	p.len = o.len()
@@ -132,7 +131,7 @@ func (q *queue) deliver(o *op) {
 	q.iface.signal(uct.EventRecv)
 }
 
-// fill copies src to the front of dst, which it consumes. What does not fit is lost.
+// fill copies src to the first bytes of dst and returns the rest of dst. It drops bytes that do not fit.
 func fill(dst []uct.IOV, src []byte) []uct.IOV {
 	for len(src) > 0 && len(dst) > 0 {
 		n := copy(dst[0].Buf, src)
@@ -175,7 +174,7 @@ func (q *queue) notifyFirst() bool {
 	return true
 }
 
-// notifyCompleted calls the callbacks of completed receives, except of those posted meanwhile.
+// notifyCompleted calls the callbacks of completed receives, except of those posted during the call.
 func (i *Iface) notifyCompleted() int {
 	n := 0
 	for k := 0; k < len(i.queues); k++ {

@@ -5,22 +5,21 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// queueConns is how many connections to queues an EP has: few, so that tests run out of
-// them.
+// queueConns is the number of queue connections of an EP. It is small, so that tests use all of them.
 const queueConns = 2
 
 // queueConn carries the sends of an EP to one queue.
 type queueConn struct {
 	e      *EP
-	number uint32 // 0: the connection is free
+	number uint32 // number of the queue; 0 if the connection is not attached
 	tx     tx
-	broken bool // all sends end with StatusCanceled
+	broken bool // Progress completes all sends with StatusCanceled
 }
 
 func (e *EP) initConns() {
 	for k := range e.conns {
 		c := &e.conns[k]
-		c.e, c.tx.ops = e, make([]op, e.iface.conf.TxDepth+1) // one for Recall
+		c.e, c.tx.ops = e, make([]op, e.iface.conf.TxDepth+1) // one more for Recall
 	}
 }
 
@@ -38,7 +37,7 @@ func (e *EP) Attach(number uint32) (uct.QueueConn, error) {
 	return nil, uct.ErrBusy
 }
 
-// works says why nothing can be sent any more, or nil.
+// works returns the error of a send on a closed or failed EP, or nil.
 func (e *EP) works() error {
 	switch {
 	case e.failure != ucs.StatusOK:
@@ -67,7 +66,7 @@ func (c *queueConn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool
 	return true, nil
 }
 
-// Recall implements uct.QueueConn. Nothing is under way that was not received.
+// Recall implements uct.QueueConn. Sends in the ring have not been received.
 func (c *queueConn) Recall(done *uct.Completion) (pending bool, err error) {
 	if err := c.e.works(); err != nil {
 		return false, err
@@ -76,7 +75,7 @@ func (c *queueConn) Recall(done *uct.Completion) (pending bool, err error) {
 		c.number = 0
 		return false, nil
 	}
-	c.broken = true // the next Progress ends all
+	c.broken = true // the next Progress completes all sends
 	c.tx.push(opRecall, done)
 	return true, nil
 }
@@ -90,7 +89,7 @@ func (c *queueConn) Detach() error {
 	return nil
 }
 
-// sending reports that a send to a queue is under way.
+// sending reports whether a send to a queue is outstanding.
 func (e *EP) sending() bool {
 	for k := range e.conns {
 		if e.conns[k].tx.n > 0 {
@@ -100,7 +99,7 @@ func (e *EP) sending() bool {
 	return false
 }
 
-// canSend reports that Progress would end a send to a queue. With world.mu held.
+// canSend reports whether Progress would complete a send to a queue. The caller holds world.mu.
 func (e *EP) canSend() bool {
 	for k := range e.conns {
 		if c := &e.conns[k]; c.tx.n > 0 && c.step() != stepWaits {
@@ -110,7 +109,7 @@ func (e *EP) canSend() bool {
 	return false
 }
 
-// sendStep is what becomes of the first send of a connection.
+// sendStep is the next step of the first send of a connection.
 type sendStep uint8
 
 const (
@@ -119,7 +118,7 @@ const (
 	stepFails               // there is no queue
 )
 
-// step says what becomes of the first send. With world.mu held.
+// step returns the next step of the first send. The caller holds world.mu.
 func (c *queueConn) step() sendStep {
 	e := c.e
 	if c.broken {
@@ -138,7 +137,7 @@ func (c *queueConn) step() sendStep {
 	return stepWaits
 }
 
-// progressSends carries sends to queues out, perRound of each connection.
+// progressSends executes up to perRound sends to queues for each connection.
 func (e *EP) progressSends() int {
 	n := 0
 	for k := range e.conns {
@@ -153,7 +152,7 @@ func (e *EP) progressSends() int {
 	return n
 }
 
-// advance ends the first send, if it can.
+// advance completes the first send and returns true, or returns false if the send waits for a receive.
 func (c *queueConn) advance() bool {
 	w := c.e.iface.world
 	w.mu.Lock()

@@ -44,7 +44,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	return true, nil
 }
 
-// GetShort implements uct.Getter. It waits behind posted operations.
+// GetShort implements uct.Getter. It returns ErrNoResource while operations are outstanding.
 func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxShort {
 		return uct.ErrTooLong
@@ -132,7 +132,7 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	return true, nil
 }
 
-// pushAtomic checks an atomic operation and takes a slot for it.
+// pushAtomic checks an atomic operation and adds it to the ring.
 func (e *EP) pushAtomic(kind uct.AtomicOp, size int, raddr uint64, ops32, ops64 uct.AtomicOps) (*op, error) {
 	have := ops64
 	if size == 4 {

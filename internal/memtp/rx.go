@@ -9,7 +9,7 @@ type desc struct {
 	n        int    // bytes of the message
 	id       uint8
 	retained bool
-	to       *EP // it holds word, and no message
+	to       *EP // not nil if the buffer contains a notification for this EP, and no message
 	word     uint32
 	next     *desc
 }
@@ -53,7 +53,7 @@ func (r *rx) init(i *Iface, depth int) {
 	}
 }
 
-// deliver hands the messages that are there now to their handlers.
+// deliver calls the handlers of the messages that have arrived before the call.
 func (i *Iface) deliver() int {
 	w := i.world
 	w.mu.Lock()
@@ -80,7 +80,7 @@ func (i *Iface) deliver() int {
 	return count
 }
 
-// notify hands a word to the EP that it is for.
+// notify calls the notification handler of the EP.
 func (d *desc) notify() {
 	if h := d.to.words; h != nil {
 		h.HandleNotify(d.word)
@@ -100,7 +100,7 @@ func (d *desc) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.iface.rx.free.push(d)
-	for _, i := range w.ifaces { // senders may be waiting for the buffer
+	for _, i := range w.ifaces { // wake senders that wait for a buffer
 		if i != d.iface {
 			i.signal(uct.EventSendComp)
 		}

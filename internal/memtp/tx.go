@@ -8,29 +8,28 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// opKind is what an operation does.
+// opKind is the type of an operation.
 type opKind uint8
 
 const (
 	opAM opKind = iota
 	opPut
-	opNotify // a put, then a word
+	opNotify // a put with notification
 	opGet
 	opAtomic
 	opFlush
-	opSend   // to a queue
-	opRecall // of those sends
+	opSend   // send to a queue
+	opRecall // recall of sends to a queue
 )
 
-// op is one posted operation. The data of a send is buf[:n], then iov; a get goes
-// to iov.
+// op is one posted operation. The data of a send or put is buf[:n] followed by iov; a get writes to iov.
 type op struct {
 	kind   opKind
 	id     uint8
 	word   uint32
-	c      *uct.Completion // nil: no completion
+	c      *uct.Completion // nil without completion
 	n      int
-	buf    []byte // maxBcopy bytes of the transport
+	buf    []byte // bounce buffer of maxBcopy bytes
 	iov    [maxIOV]uct.IOV
 	pieces int
 	raddr  uint64
@@ -60,7 +59,7 @@ func (q *tx) full() bool { return q.n == len(q.ops) }
 
 func (q *tx) head() *op { return &q.ops[q.first] }
 
-// push takes a slot; the caller has checked that there is one.
+// push adds an operation to the ring, which must not be full.
 func (q *tx) push(kind opKind, c *uct.Completion) *op {
 	o := &q.ops[(q.first+q.n)%len(q.ops)]
 	q.n++
@@ -68,7 +67,7 @@ func (q *tx) push(kind opKind, c *uct.Completion) *op {
 	return o
 }
 
-// pop frees the head and returns its completion.
+// pop removes the operation at the head and returns its completion.
 func (q *tx) pop() *uct.Completion {
 	o := q.head()
 	c := o.c
@@ -78,13 +77,13 @@ func (q *tx) pop() *uct.Completion {
 	return c
 }
 
-// setIOV copies the list, not the bytes.
+// setIOV copies the list, but not the data that it refers to.
 func (o *op) setIOV(iov []uct.IOV) { o.pieces = copy(o.iov[:], iov) }
 
-// len is the number of bytes that the operation moves.
+// len returns the number of bytes that the operation transfers.
 func (o *op) len() int { return o.n + uct.IOVLen(o.iov[:o.pieces]) }
 
-// gather copies the data of a send to dst.
+// gather copies the data of a send or put to dst.
 func (o *op) gather(dst []byte) {
 	n := copy(dst, o.buf[:o.n])
 	for _, v := range o.iov[:o.pieces] {
@@ -92,14 +91,14 @@ func (o *op) gather(dst []byte) {
 	}
 }
 
-// scatter copies src to the pieces of a get.
+// scatter copies src to the iov of a get.
 func (o *op) scatter(src []byte) {
 	for _, v := range o.iov[:o.pieces] {
 		src = src[copy(v.Buf, src):]
 	}
 }
 
-// perRound is how many operations of an EP one Progress executes.
+// perRound is the maximum number of operations of an EP that one Progress executes.
 const perRound = 2
 
 // progress executes operations from the head of the ring.
@@ -128,7 +127,7 @@ func (e *EP) progress() int {
 	return n
 }
 
-// ready reports whether the target can take the operation. With world.mu held.
+// ready reports whether the target has the resources for the operation. The caller holds world.mu.
 func (e *EP) ready(o *op) bool {
 	if e.peer == nil || e.conn && !e.connected() {
 		return false
@@ -136,7 +135,7 @@ func (e *EP) ready(o *op) bool {
 	return o.kind != opAM && o.kind != opNotify || e.peer.rx.free.n > 0
 }
 
-// execute does the operation. With world.mu held.
+// execute executes the operation and returns its status. The caller holds world.mu.
 func (e *EP) execute(o *op) ucs.Status {
 	switch o.kind {
 	case opAM:
@@ -170,7 +169,7 @@ func (e *EP) put(o *op) ucs.Status {
 	return ucs.StatusOK
 }
 
-// notify puts, and queues the word among the messages of the peer.
+// notify executes the put and appends the notification to the receive queue of the peer.
 func (e *EP) notify(o *op) ucs.Status {
 	if st := e.put(o); st != ucs.StatusOK {
 		return st
@@ -214,14 +213,14 @@ func (e *EP) atomic(o *op) ucs.Status {
 	return ucs.StatusOK
 }
 
-// finish ends the head of the ring with success.
+// finish completes the operation at the head of the ring with StatusOK.
 func (e *EP) finish() {
 	if c := e.tx.pop(); c != nil {
 		c.Complete(ucs.StatusOK)
 	}
 }
 
-// fail ends the connection, and what is in the ring with st.
+// fail fails the EP and completes all operations in the ring with st.
 func (e *EP) fail(st ucs.Status) {
 	e.failure, e.refusal = st, fmt.Errorf("%w: %w", uct.ErrEPFailed, st.Err())
 	for e.tx.n > 0 {

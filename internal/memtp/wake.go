@@ -7,15 +7,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// one is what makes an eventfd readable: a counter of 1 in either byte order is
-// not zero.
+// one is the value that is added to an eventfd. It is not 0 in either byte order.
 var one = [8]byte{1}
 
 // EventFD implements uct.Waker.
 func (i *Iface) EventFD() int { return i.event }
 
-// Arm implements uct.Waker. An operation that can be executed counts as an event,
-// because only Progress executes it.
+// Arm implements uct.Waker. It returns ErrBusy if an operation can be executed, because only Progress executes
+// operations.
 func (i *Iface) Arm(ev uct.Events) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -33,7 +32,8 @@ func (i *Iface) StillArmed() bool {
 	return i.raised || i.armed == uct.EventRecv|uct.EventSendComp && !i.executable()
 }
 
-// executable reports whether Progress would execute an operation, dispatch a request or fail an EP. With world.mu held.
+// executable reports whether Progress would execute an operation, dispatch a request or fail an EP. The caller holds
+// world.mu.
 func (i *Iface) executable() bool {
 	for _, e := range i.eps.All() {
 		if e.tx.n > 0 && e.ready(e.tx.head()) || e.canSend() || e.peerStatus() != ucs.StatusOK {
@@ -50,18 +50,18 @@ func (i *Iface) EventPending() bool {
 	return i.raised
 }
 
-// signal raises the event if one of ev is armed. With world.mu held.
+// signal raises the event if one of ev is armed. The caller holds world.mu.
 func (i *Iface) signal(ev uct.Events) {
 	if i.armed&ev == 0 {
 		return
 	}
 	i.armed = 0
 	i.raised = true
-	// The counter cannot overflow: it is written once between two reads.
+	// Cannot fail: the counter is written once between two reads and does not overflow.
 	_, _ = unix.Write(i.event, one[:])
 }
 
-// clearEvent takes a raised event.
+// clearEvent reads the eventfd if the event was raised.
 func (i *Iface) clearEvent() {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -70,5 +70,5 @@ func (i *Iface) clearEvent() {
 	}
 	i.raised = false
 	var count [8]byte
-	_, _ = unix.Read(i.event, count[:]) // raised: there is something to read
+	_, _ = unix.Read(i.event, count[:]) // does not block, because the event was raised
 }

@@ -2,11 +2,11 @@ package memtp
 
 import "encoding/binary"
 
-// Addresses and keys are an id with its kind and a check word:
+// Addresses and keys consist of a type, an id and a check value:
 //
-//	0  u32  kind
+//	0  u32  type
 //	4  u64  id
-//	12 u32  check: kind and both halves of id, mixed
+//	12 u32  check: hash of the type and both halves of id
 const (
 	idKind  = 0
 	idID    = 4
@@ -16,7 +16,7 @@ const (
 	keyLen = idLen
 )
 
-// What an id stands for; random numbers, so that garbage is noticed.
+// Types of ids. They are random numbers, so that parseID detects random bytes.
 const (
 	kindDevice = 0x6d9f01a7
 	kindIface  = 0x6d9f02b3
@@ -34,7 +34,7 @@ func appendID(b []byte, kind uint32, id uint64) []byte {
 	return binary.LittleEndian.AppendUint32(b, checkWord(kind, id))
 }
 
-// parseID reads what appendID wrote; ok is false for anything else.
+// parseID parses the result of appendID; ok is false for other bytes.
 func parseID(b []byte, kind uint32) (id uint64, ok bool) {
 	if len(b) != idLen {
 		return 0, false

@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// World is what memory domains that reach each other have in common. Methods may
-// be called by any goroutine.
+// World is the shared state of memory domains whose ifaces can connect to each other. Several goroutines may call its
+// methods.
 type World struct {
 	mu      sync.Mutex
 	lastID  uint64
@@ -22,7 +22,7 @@ func NewWorld() *World {
 	return &World{ifaces: map[uint64]*Iface{}, eps: map[uint64]*EP{}, regions: map[uint64]*region{}, queues: map[uint32]*queue{}}
 }
 
-// OpenMD opens a memory domain. Its ifaces reach those of every domain of w.
+// OpenMD opens a memory domain. Its ifaces can connect to those of each domain of w.
 func (w *World) OpenMD() (uct.MD, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,9 +33,8 @@ func (w *World) OpenMD() (uct.MD, error) {
 	return m, nil
 }
 
-// Kill makes the domain md vanish as if its process had died: endpoints that are
-// connected to it fail, and its memory is gone. Its own objects must still be
-// closed, and do nothing any more.
+// Kill simulates the death of the process of md: EPs that are connected to its ifaces fail, and peers cannot access its
+// memory. The caller must still close the objects of md, which do nothing else.
 func (w *World) Kill(md uct.MD) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +50,7 @@ func (w *World) Kill(md uct.MD) {
 	}
 }
 
-// newID returns a number that was never used. With w.mu held.
+// newID returns an unused number. The caller holds w.mu.
 func (w *World) newID() uint64 {
 	w.lastID++
 	return w.lastID
