@@ -1,10 +1,10 @@
-// Package bulk copies what one processor has written and another one reads.
+// Package bulk copies data that one CPU has written and another CPU reads.
 package bulk
 
 import "unsafe"
 
-// Copy is copy(dst, src), by the instructions that are fastest between two cores
-// for the length. The pieces may not overlap.
+// Copy is copy(dst, src) with the instructions that are fastest between two cores for
+// the length. dst and src must not overlap.
 func Copy(dst, src []byte) int {
 	if len(src) >= stringMin {
 		return copyLong(dst, src)
@@ -12,7 +12,7 @@ func Copy(dst, src []byte) int {
 	return copy(dst, src)
 }
 
-// copyLong is Copy for what may be long.
+// copyLong is Copy for lengths that may require REP MOVSB.
 //
 //go:noinline
 func copyLong(dst, src []byte) int {
@@ -20,7 +20,7 @@ func copyLong(dst, src []byte) int {
 	if n < stringMin || n > stringMax {
 		return copy(dst, src)
 	}
-	// n bytes from the beginning of either slice are in it.
+	// Both slices have n bytes or more.
 	copyString(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), n)
 	return n
 }

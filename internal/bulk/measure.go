@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// Measure is how many bytes per second a processor of this machine copies in its caches, as what
-// is sent soon after it was written: measured at the first call, for the process, by any
-// goroutine, in some 50 us on an idle machine. 0: the clock is too coarse; otherwise from minRate to
-// maxRate.
+// Measure returns the rate, in bytes per second, at which a CPU of this machine copies data
+// in its caches. The first call measures the rate for the process, in about 50 us on an idle
+// machine. Several goroutines may call Measure. The result is between minRate and maxRate, or
+// 0 if the resolution of the clock is too low.
 func Measure() uint64 { return measured() }
 
 var measured = sync.OnceValue(measure)
 
-// Lengths of the copies that are measured, in bytes: their difference leaves out what a call and
-// the clock take. The least of some runs counts, as neighbours and interrupts only add.
+// Lengths of the measured copies in bytes. The difference of their times does not include the
+// time of the call and the clock. Measure uses the minimum of several runs, because other
+// processes and interrupts only add time.
 const (
 	measureShort = 16 << 10
 	measureLong  = 128 << 10
@@ -23,21 +24,23 @@ const (
 
 func measure() uint64 {
 	src, dst := make([]byte, measureLong), make([]byte, measureLong)
-	for i := range src { // every page is there
+	for i := range src { // allocates every page
 		src[i], dst[i] = byte(i), 1
 	}
 	return Rate(measureLong-measureShort, leastOf(dst, src)-leastOf(dst[:measureShort], src[:measureShort]))
 }
 
-// Bounds of a rate, in bytes per second: a processor copies between 100 MB/s and 10 TB/s in its
-// caches. What is outside is of a clock that hardly ticked, or of a processor that was taken away.
+// Limits of a rate, in bytes per second: a CPU copies between 100 MB/s and 10 TB/s in its
+// caches. A rate outside means that the resolution of the clock is too low or that the
+// goroutine was preempted.
 const (
 	minRate = 1e8
 	maxRate = 1e13
 )
 
-// Rate is how many bytes per second those are that took so long, within the bounds. 0: no time
-// passed, or less than none, as the clock is too coarse.
+// Rate returns the rate, in bytes per second, of a copy of bytes bytes in time took, limited to
+// minRate and maxRate. It returns 0 if took is not positive, because the resolution of the
+// clock is too low.
 func Rate(bytes uint64, took time.Duration) uint64 {
 	if took <= 0 {
 		return 0
@@ -45,7 +48,7 @@ func Rate(bytes uint64, took time.Duration) uint64 {
 	return min(max(bytes*uint64(time.Second)/uint64(took), minRate), maxRate)
 }
 
-// leastOf is the least time of some copies.
+// leastOf returns the minimum time of several copies.
 func leastOf(dst, src []byte) (least time.Duration) {
 	for range measureRuns {
 		start := time.Now()

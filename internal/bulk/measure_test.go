@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestMeasure: the figure stays for the process, also if goroutines ask at once.
+// TestMeasure checks that all calls in a process return the same rate, also from several goroutines.
 func TestMeasure(t *testing.T) {
 	const askers = 4
 	got := make(chan uint64, askers)

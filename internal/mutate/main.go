@@ -1,14 +1,14 @@
-// Command mutate measures how much the tests of a package notice. It makes small changes to the package, the
-// mutants, one at a time, and runs the package's tests, and those of packages that import it, with each. A
-// mutant that no test notices shows a test that is missing, code that is not needed, or a change that makes no
-// difference.
+// Command mutate measures how many faults the tests of a package detect. It makes small changes (mutants) to the package
+// and runs the tests of the package, and of packages that import it, with one mutant at a time. If no test fails with a
+// mutant, a test is missing, the code is not needed, or the mutant does not change the behavior.
 //
 //	go run ./internal/mutate -pkg ./ucp/internal/engine -n 40 -seed 1
 //	go run ./internal/mutate -pkg ./ucp/internal/engine -users ./ucp
 //
-// All mutants are compiled into one test binary per package; the environment variable MUTANT selects one. Tests
-// that fail without a mutant are left out and named: the switches cost allocations. A baseline run records which mutants the tests reach: the others count as survived without a run. A mutant whose
-// tests print nothing for far longer than in the baseline hangs, and counts as caught.
+// All mutants are compiled into one test binary per package; the environment variable MUTANT selects one. mutate skips
+// and lists tests that fail without a mutant, because the switches cost allocations. A baseline run records which mutants
+// the tests reach: the others count as survived without a run. If the tests of a mutant print nothing for far longer than
+// in the baseline, the mutant hangs and counts as caught.
 //
 // Mutants are numbered from 1. -ids runs only some of them, to continue a run that was interrupted or to try new
 // tests. Seed, number and package must be the same as before.
@@ -31,15 +31,15 @@ import (
 	"time"
 )
 
-// options is what the command line says.
+// options are the command-line options.
 type options struct {
 	pkg   string   // the package to change
-	users []string // packages whose tests are run for what the package's own do not notice
-	n     int      // mutants
+	users []string // packages whose tests run with the mutants that the package's own tests do not catch
+	n     int      // number of mutants
 	seed  uint64
 	ids   []int // mutants to run; empty means all
 	list  bool
-	slack time.Duration // what a run may be silent beyond slowFactor times the longest silence of the baseline
+	slack time.Duration // time without output that a run may exceed slowFactor times the maximum of the baseline by
 }
 
 func main() {
@@ -143,7 +143,7 @@ func measure(w io.Writer, o options) ([]*mutant, error) {
 	return chosen, writeTable(w, tried)
 }
 
-// writeTable writes what survived, and the sums.
+// writeTable writes the mutants that survived, and the number of mutants of each outcome.
 func writeTable(w io.Writer, all []*mutant) error {
 	count := map[outcomeKind]int{}
 	for _, m := range all {

@@ -16,12 +16,12 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 const sums = "./testdata/sums"
 
-// TestMeasure: every mutant of a package has the outcome that its tests give it.
+// TestMeasure checks the outcome of each mutant of a small package.
 func TestMeasure(t *testing.T) {
 	testenv.SkipShort(t, "builds and runs test binaries")
 	p, err := load(sums)
 	require.NoError(t, err)
-	const limit = "sum > Most => sum >= Most" // which the tests leave out
+	const limit = "sum > Most => sum >= Most" // not covered by the tests
 	o := options{pkg: sums, n: 1000, slack: 5 * time.Second}
 	for !hasMutant(choose(p.find(), o.n, o.seed), limit) {
 		o.seed++
@@ -66,7 +66,7 @@ func hasMutant(all []*mutant, name string) bool {
 	return slices.ContainsFunc(all, func(m *mutant) bool { return m.was+" => "+m.is == name })
 }
 
-// TestFind: the package has these mutants, of which chosen ones do not overlap.
+// TestFind checks the list of mutants of a package, and that chosen mutants do not overlap.
 func TestFind(t *testing.T) {
 	testenv.SkipShort(t, "runs the go command")
 	p, err := load(sums)

@@ -20,7 +20,7 @@ import (
 
 // pkg is a package with its syntax and types.
 type pkg struct {
-	path    string // to import it
+	path    string // import path
 	name    string
 	dir     string
 	fset    *token.FileSet
@@ -35,13 +35,13 @@ type file struct {
 	syntax *ast.File
 }
 
-// offset is where a position is in its file, in bytes.
+// offset returns the byte offset of a position in its file.
 func (p *pkg) offset(at token.Pos) int { return p.fset.Position(at).Offset }
 
-// load parses and checks the package at path, as "go build" takes it.
+// load parses and type-checks the files of the package at path that "go build" uses.
 func load(path string) (*pkg, error) {
 	p := &pkg{fset: token.NewFileSet(), exports: map[string]string{}}
-	// os, strconv and syscall are for what instrument adds.
+	// instrument adds code that imports os, strconv and syscall.
 	out, err := goCommand("list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles,DepOnly", path, "os", "strconv", "syscall")
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func load(path string) (*pkg, error) {
 	if len(p.files) == 0 {
 		return nil, fmt.Errorf("%s has no Go files", path)
 	}
-	if wd, err := os.Getwd(); err == nil { // shorter names for the reader
+	if wd, err := os.Getwd(); err == nil { // shorter names in the output
 		for _, f := range p.files {
 			if rel, err := filepath.Rel(wd, f.path); err == nil {
 				f.path = rel
@@ -88,7 +88,7 @@ func load(path string) (*pkg, error) {
 	return p, errors.Join(p.check(p.fset, p.info, func(f *file) []byte { return f.text })...)
 }
 
-// check parses and checks the files with the text that they are given.
+// check parses and type-checks the files, with the contents that text returns.
 func (p *pkg) check(fset *token.FileSet, info *types.Info, text func(*file) []byte, more ...*ast.File) (errs []error) {
 	var all []*ast.File
 	for _, f := range p.files {
@@ -107,7 +107,7 @@ func (p *pkg) check(fset *token.FileSet, info *types.Info, text func(*file) []by
 		Importer: importer.ForCompiler(fset, "gc", p.open),
 		Error:    func(err error) { errs = append(errs, err) },
 	}
-	_, _ = conf.Check(p.path, fset, append(all, more...), info) // Error has its errors
+	_, _ = conf.Check(p.path, fset, append(all, more...), info) // conf.Error receives the errors
 	return errs
 }
 
@@ -121,7 +121,7 @@ func (p *pkg) open(path string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("no export data of %s", path)
 }
 
-// goCommand runs the go command and returns what it prints.
+// goCommand runs the go command and returns its output.
 func goCommand(args ...string) ([]byte, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Stderr = os.Stderr
@@ -132,15 +132,15 @@ func goCommand(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// maxMutants is the largest number of a mutant.
+// maxMutants is the maximum id of a mutant.
 const maxMutants = 1<<12 - 1
 
 // traceLen is the length of a trace file: a byte for each mutant.
 const traceLen = maxMutants + 1
 
-// switches is what the mutants of a package share. MUTANT is the id of the one that is on, and
-// MUTANT_TRACE a file in which the bytes of those become 1 that are reached. The file is mapped: tests that
-// count allocations notice no trace, and processes that tests start mark the same bytes.
+// switches is the code that instrument adds to a package. MUTANT is the id of the enabled mutant. MUTANT_TRACE is a file
+// with a byte for each mutant, which becomes 1 when the mutant is reached. The file is mapped, so that tracing does not
+// allocate and child processes of tests set the same bytes.
 const switches = `
 import (
 	mutantos "os"
@@ -202,8 +202,8 @@ func mutantNext[T mutantNumber](id int, a T) T {
 }
 `
 
-// instrument writes files with the mutants, behind their switches, to dir, and returns the overlay for the
-// go command. A mutant that does not compile has that outcome and is left out.
+// instrument writes files with the mutants and their switches to dir, and returns the overlay for the go command. It
+// omits mutants that do not compile and sets their outcome.
 func (p *pkg) instrument(dir string, chosen []*mutant) (overlay string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
@@ -229,7 +229,7 @@ func (p *pkg) instrument(dir string, chosen []*mutant) (overlay string, err erro
 	}
 }
 
-// with is the text of the file with its mutants, and notes where they are in it.
+// with returns the text of the file with its mutants, and records their positions in it.
 func (f *file) with(chosen []*mutant) []byte {
 	var b bytes.Buffer
 	at := 0
@@ -246,7 +246,7 @@ func (f *file) with(chosen []*mutant) []byte {
 	return b.Bytes()
 }
 
-// excludeBroken leaves out the mutants with errors, and reports whether there were any.
+// excludeBroken omits the mutants with errors, and reports whether there were any.
 func (p *pkg) excludeBroken(chosen []*mutant, errs []error) (found bool) {
 	for _, err := range errs {
 		var e types.Error

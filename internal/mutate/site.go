@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// mutant is one change to a file, which a switch turns on.
+// mutant is one change to a file, which a switch enables.
 type mutant struct {
-	id       int    // from 1; 0 before it is chosen
-	file     string // path
+	id       int    // from 1; 0 before the mutant is chosen
+	file     string // path of the file
 	line     int
-	from, to int    // byte offsets in the file of what is replaced
+	from, to int    // byte offsets of the replaced text in the file
 	lo, hi   int    // byte offsets of the replacement in the instrumented file
-	text     string // the replacement, which behaves as the original unless isMutant(ID) is true
-	was, is  string // for the reader
+	text     string // the replacement, which behaves like the original unless isMutant(ID) is true
+	was, is  string // original and mutated code, for the output
 	outcome  outcome
 }
 
-// String names the mutant as compilers name places.
+// String returns the position of the mutant, in the format of compilers, and the change.
 func (m *mutant) String() string { return fmt.Sprintf("%s:%d: %s => %s", m.file, m.line, m.was, m.is) }
 
-// idMark stands for the id of a mutant in its text, which is known when mutants are chosen.
+// idMark is replaced by the id of the mutant when mutants are chosen.
 const idMark = "\x00"
 
 // on is the condition in the text of a mutant.
@@ -35,7 +35,7 @@ const on = "isMutant(" + idMark + ")"
 type finder struct {
 	p     *pkg
 	file  *file
-	stack []ast.Node // the path to the node that is visited
+	stack []ast.Node // path from the file to the visited node
 	found []*mutant
 }
 
@@ -56,12 +56,12 @@ func (x *finder) visit(n ast.Node) bool {
 		return true
 	}
 	switch n := n.(type) {
-	case *ast.GenDecl: // constants and types must stay what they are; initializers run before a test
+	case *ast.GenDecl: // constants and types must not change; initializers run before the tests
 		if len(x.stack) == 1 {
 			return false
 		}
 	case *ast.CaseClause:
-		// Labels must stay constants.
+		// Labels must be constants.
 	case *ast.FuncDecl:
 		x.funcDecl(n)
 	case *ast.BinaryExpr:
@@ -77,7 +77,7 @@ func (x *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// source is the text of a node.
+// source returns the text of a node.
 func (x *finder) source(n ast.Node) string {
 	return string(x.file.text[x.p.offset(n.Pos()):x.p.offset(n.End())])
 }
@@ -92,7 +92,7 @@ func (x *finder) add(at token.Pos, from, to int, text, was, is string) {
 		from: from, to: to, text: text, was: short(was), is: short(is)})
 }
 
-// short is a text on one line.
+// short returns the text on one line.
 func short(s string) string {
 	const most = 80
 	if s = strings.Join(strings.Fields(s), " "); len(s) > most {
@@ -101,7 +101,7 @@ func short(s string) string {
 	return s
 }
 
-// funcDecl makes the function return zero values at once.
+// funcDecl adds a mutant in which the function returns zero values at once.
 func (x *finder) funcDecl(f *ast.FuncDecl) {
 	if f.Body == nil || len(f.Body.List) == 0 || f.Name.Name == "init" {
 		return
@@ -119,7 +119,7 @@ func (x *finder) funcDecl(f *ast.FuncDecl) {
 	x.add(f.Pos(), at, at, text, "func "+f.Name.Name, "return at once")
 }
 
-// Operators, and what stands for them in a mutant.
+// Operators, and their replacements in mutants.
 var (
 	opposite = map[token.Token]token.Token{
 		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS,
@@ -131,13 +131,13 @@ var (
 	inverse = map[token.Token]token.Token{token.ADD: token.SUB, token.SUB: token.ADD}
 )
 
-// binary changes the operator.
+// binary adds mutants with another operator.
 func (x *finder) binary(b *ast.BinaryExpr) {
 	tv := x.p.info.Types[b]
-	if tv.Value != nil { // a constant
+	if tv.Value != nil { // a constant expression
 		return
 	}
-	// With && and || the operands of both forms are evaluated as written, but one form only.
+	// For && and || only one of both forms is evaluated, with its operands in the written order.
 	logic := func(op token.Token) {
 		is := fmt.Sprintf("%s %v %s", x.source(b.X), op, x.source(b.Y))
 		if op == token.LAND || op == token.LOR {
@@ -163,7 +163,7 @@ func isNumber(t types.Type) bool {
 	return ok && b.Info()&types.IsNumeric != 0 && b.Info()&types.IsUntyped == 0
 }
 
-// ifStmt drops the check of an error, and negates conditions that binary does not.
+// ifStmt adds mutants without the check of an error, and with the negated condition if binary does not mutate it.
 func (x *finder) ifStmt(s *ast.IfStmt) {
 	cond := x.source(s.Cond)
 	b, ok := s.Cond.(*ast.BinaryExpr)
@@ -175,20 +175,20 @@ func (x *finder) ifStmt(s *ast.IfStmt) {
 	}
 }
 
-// literal adds 1 to an integer.
+// literal adds a mutant with an integer that is larger by 1.
 func (x *finder) literal(l *ast.BasicLit) {
 	if l.Kind != token.INT || x.mustBeConstant() {
 		return
 	}
 	if t := x.p.info.TypeOf(l); t != nil && isNumber(t) {
-		if b, ok := t.(*types.Basic); ok { // others may have names that the file does not know
+		if b, ok := t.(*types.Basic); ok { // the file may not import the package of another type
 			x.replace(l, fmt.Sprintf("mutantNext[%s](%s, %s)", b.Name(), idMark, l.Value), l.Value+" + 1")
 		}
 	}
 }
 
-// mustBeConstant reports whether the node that is visited is in the length of an array, a constant
-// declaration or the label of a case.
+// mustBeConstant reports whether the visited node is in the length of an array, a constant declaration or the label of a
+// case.
 func (x *finder) mustBeConstant() bool {
 	for _, n := range slices.Backward(x.stack) {
 		switch n := n.(type) {
@@ -203,7 +203,7 @@ func (x *finder) mustBeConstant() bool {
 	return false
 }
 
-// statement drops a statement that stands by itself in a block.
+// statement adds a mutant without a statement of a block.
 func (x *finder) statement(s ast.Stmt) {
 	switch x.stack[len(x.stack)-1].(type) {
 	case *ast.BlockStmt, *ast.CaseClause:
@@ -226,7 +226,7 @@ func (x *finder) statement(s ast.Stmt) {
 	x.replace(s, fmt.Sprintf("if !%s { %s }", on, x.source(s)), "(dropped)")
 }
 
-// choose takes n mutants at random, of which none is inside another, in the order of their places.
+// choose returns n random mutants that do not overlap, in the order of their positions.
 func choose(all []*mutant, n int, seed uint64) []*mutant {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var chosen []*mutant

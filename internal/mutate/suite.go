@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// outcomeKind is what became of a mutant.
+// outcomeKind is the outcome of the runs with a mutant.
 type outcomeKind int
 
 const (
@@ -22,17 +22,17 @@ const (
 	caughtByUsers             // by a test of a package that imports it
 	survived                  // no test failed
 	unreached                 // no test executes it
-	notCompiled               // it is no mutant
+	notCompiled               // the changed code does not compile
 )
 
-// String is the row in the table.
+// String returns the name of the outcome in the table.
 func (k outcomeKind) String() string {
 	return [...]string{"not run", "caught by the package's tests", "caught by users' tests", "survived", "not reached by any test", "not compiled"}[k]
 }
 
 type outcome struct {
 	kind outcomeKind
-	by   string // the test that failed, or what happened
+	by   string // the test that failed, or the reason
 }
 
 func (v outcome) String() string {
@@ -45,11 +45,11 @@ func (v outcome) String() string {
 // suite is the tests of a package, compiled with all mutants.
 type suite struct {
 	pkg     string
-	dir     string // of the package, in which its tests run
+	dir     string // directory of the package, in which its tests run
 	bin     string
-	took    time.Duration // without a mutant
-	printed []byte        // by the latest run
-	silence time.Duration // the longest time without output, without a mutant
+	took    time.Duration // duration of the baseline run
+	printed []byte        // output of the latest run
+	silence time.Duration // longest time without output in the baseline run
 	reached map[int]bool  // ids of the mutants that the tests execute
 	skipped []string      // tests that fail without a mutant: the switches cost allocations and instructions
 }
@@ -71,25 +71,25 @@ func buildSuites(dir, overlay string, pkgs []string) (all []*suite, err error) {
 	return all, nil
 }
 
-// A suite with a mutant hangs if it prints nothing for slowFactor times as long as without a mutant, and some
-// slack, or takes slowFactor times as long as without a mutant, and the slack. Tests print when they begin and
-// when they end, so that a mutant that hangs one test of many costs little more than that test.
+// A suite with a mutant hangs if its time without output, or its duration, exceeds slowFactor times that of the baseline
+// run by more than the slack. Each test prints a line when it begins and ends, so a mutant that hangs in one test costs
+// little more time than that test.
 const (
 	slowFactor    = 4
 	baselineLimit = 10 * time.Minute
 )
 
-// output collects what a process prints, and measures how long it prints nothing.
+// output collects the output of a process and measures the longest time without output.
 type output struct {
 	bytes.Buffer
-	last    time.Time     // the last write
-	longest time.Duration // between two writes
-	wrote   chan struct{} // has room for one
+	last    time.Time     // time of the last write
+	longest time.Duration // longest time between two writes
+	wrote   chan struct{} // receives a value after a write; capacity 1
 }
 
 func newOutput() *output { return &output{last: time.Now(), wrote: make(chan struct{}, 1)} }
 
-// Write is called by one goroutine.
+// Write implements io.Writer. Only one goroutine may call it.
 func (o *output) Write(b []byte) (int, error) {
 	now := time.Now()
 	o.longest, o.last = max(o.longest, now.Sub(o.last)), now
@@ -100,7 +100,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.Buffer.Write(b)
 }
 
-// baseline runs the tests without a mutant. Those that fail are left out, and the others must pass.
+// baseline runs the tests without a mutant. It adds failed tests to skipped and runs the others again, which must pass.
 func (s *suite) baseline(dir string) error {
 	trace := filepath.Join(dir, filepath.Base(s.bin)+".trace")
 	for {
@@ -129,7 +129,7 @@ func (s *suite) baseline(dir string) error {
 	return err
 }
 
-// try runs the suites until one notices the mutant.
+// try runs the suites until one fails with the mutant.
 func (m *mutant) try(suites []*suite, slack time.Duration) {
 	if m.outcome.kind == notCompiled {
 		return
@@ -154,9 +154,9 @@ var topFailure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
 var firstFailure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*|.* leaked.*)`)
 
-// run runs the tests until the first fails. It reports whether they failed, took longer than most or printed
-// nothing for mostSilent, and says why. In any case it ends them and all processes that they have started. silence
-// is the longest time without output.
+// run runs the tests until the first failure. failed is true if a test failed, the run took longer than most, or it
+// printed nothing for mostSilent; why is the reason. silence is the longest time without output. run kills the tests and
+// all their child processes before it returns.
 func (s *suite) run(most, mostSilent time.Duration, env string, flags ...string) (failed bool, why string, silence time.Duration) {
 	if len(s.skipped) > 0 {
 		flags = append(flags, "-test.skip=^("+strings.Join(s.skipped, "|")+")$")
@@ -166,11 +166,11 @@ func (s *suite) run(most, mostSilent time.Duration, env string, flags ...string)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out := newOutput()
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.WaitDelay = time.Second // for pipes that processes of the tests still have
+	cmd.WaitDelay = time.Second // for pipes that child processes of the tests still have open
 	if err := cmd.Start(); err != nil {
 		return true, err.Error(), 0
 	}
-	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // ESRCH: all have ended
+	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // ESRCH: all have exited
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	limit, silent := time.NewTimer(most), time.NewTimer(mostSilent)

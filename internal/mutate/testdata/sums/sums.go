@@ -1,4 +1,4 @@
-// Package sums is what the test of mutate changes.
+// Package sums is the package that the test of mutate mutates.
 package sums
 
 import "errors"
@@ -33,5 +33,5 @@ func Count(n int) (steps int) {
 	return steps
 }
 
-// NotTested is called by no test.
+// NotTested has no test.
 func NotTested(n int) int { return n + 1 }

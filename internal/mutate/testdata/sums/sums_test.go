@@ -12,7 +12,7 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// The test leaves out sums of exactly Most.
+// The test does not cover a sum of exactly Most.
 func TestAdd(t *testing.T) {
 	if n, err := Add(2, 3); n != 5 || err != nil {
 		t.Errorf("got %d, %v", n, err)
