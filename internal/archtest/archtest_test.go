@@ -22,7 +22,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// tree makes a file system of paths and sources; each package gets a comment.
+// tree returns a file system with the sources by path, and a package comment in each package.
 func tree(files map[string]string) fstest.MapFS {
 	fs := fstest.MapFS{}
 	for name, source := range files {
@@ -31,7 +31,7 @@ func tree(files map[string]string) fstest.MapFS {
 	return fs
 }
 
-// importing is the source of a documented package with imports.
+// importing returns the source of a documented package with imports.
 func importing(specs ...string) string {
 	return "// Package p is here.\npackage p\n\nimport (\n\t" + strings.Join(specs, "\n\t") + "\n)\n"
 }

@@ -15,27 +15,25 @@ import (
 // Module is the path of the module whose tree is checked.
 const Module = "github.com/gucx/gucx"
 
-// atomicModule must be imported under the name uatomic, as its own name is that of
-// the package in the standard library.
+// atomicModule must be imported as uatomic, because the standard library has a package of the same name.
 const (
 	atomicModule = "go.uber.org/atomic"
 	atomicName   = "uatomic"
 )
 
-// vagueNames are file names that say nothing about what is inside.
+// vagueNames are file names that do not describe the content.
 var vagueNames = []string{"util", "utils", "helper", "helpers", "common", "types", "misc"}
 
-// goFile is what the checks need of one file.
+// goFile is the data of one file that the checks need.
 type goFile struct {
-	path   string // from the root of the tree
+	path   string // relative to the root of the tree
 	folder string
 	test   bool
 	ast    *ast.File
 }
 
-// Check reads all Go files of a tree, whatever their build tags, and returns what
-// breaks the rules, sorted, each with its file. The error is one of reading or
-// parsing the tree or the rules.
+// Check reads all Go files of a tree, for all build tags, and returns the violations of the rules, sorted, each with its
+// file. The error is that of reading or parsing the tree or the rules.
 func Check(tree fs.FS, rules string) ([]string, error) {
 	d, err := parseRules(rules)
 	if err != nil {
@@ -85,7 +83,7 @@ func readTree(tree fs.FS) ([]goFile, error) {
 	return files, err
 }
 
-// checkName refuses names of files that say nothing.
+// checkName returns a violation if the name of the file is one of vagueNames.
 func (f goFile) checkName() []string {
 	stem := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.path), ".go"), "_test")
 	if slices.Contains(vagueNames, strings.TrimSuffix(stem, "_unsafe")) {
@@ -94,7 +92,7 @@ func (f goFile) checkName() []string {
 	return nil
 }
 
-// checkImports applies the directions to one file.
+// checkImports returns the violations of the directions in one file.
 func (f goFile) checkImports(d directions) []string {
 	var broken []string
 	if d.groupOf(f.folder) == "" {
@@ -112,7 +110,7 @@ func (f goFile) checkImports(d directions) []string {
 	return broken
 }
 
-// refuse says why the file may not import a package; empty if it may.
+// refuse returns the reason why the file may not import a package, or "".
 func (f goFile) refuse(d directions, name string, spec *ast.ImportSpec) string {
 	inner, ours := strings.CutPrefix(name, Module)
 	switch {
@@ -128,7 +126,7 @@ func (f goFile) refuse(d directions, name string, spec *ast.ImportSpec) string {
 	return ""
 }
 
-// refuseUnsafe permits unsafe by the name of the file.
+// refuseUnsafe returns a reason unless the name of the file permits unsafe.
 func (f goFile) refuseUnsafe() string {
 	stem := strings.TrimSuffix(strings.TrimSuffix(f.path, ".go"), "_test")
 	if strings.HasSuffix(stem, "_unsafe") {
@@ -137,7 +135,7 @@ func (f goFile) refuseUnsafe() string {
 	return "only files named *_unsafe.go may"
 }
 
-// refuseGroup applies the direction between the groups of two folders.
+// refuseGroup returns a reason unless the direction between the groups of two folders permits the import.
 func (f goFile) refuseGroup(d directions, folder string) string {
 	from, to := d.groupOf(f.folder), d.groupOf(folder)
 	if from == to || d.groups[from].allows(to, f.test) {
@@ -146,7 +144,7 @@ func (f goFile) refuseGroup(d directions, folder string) string {
 	return fmt.Sprintf("%s may not import %s", from, to)
 }
 
-// refuseModule applies the line of a module.
+// refuseModule returns a reason unless the line of the module permits the import.
 func (f goFile) refuseModule(d directions, name string, spec *ast.ImportSpec) string {
 	module := d.moduleOf(name)
 	if module == "" {
@@ -167,7 +165,7 @@ func (f goFile) refuseModule(d directions, name string, spec *ast.ImportSpec) st
 	return "not in " + f.folder
 }
 
-// checkDocs demands one package comment in each package.
+// checkDocs returns a violation for each package without exactly one package comment.
 func checkDocs(files []goFile) []string {
 	docs := map[string][]string{}
 	for _, f := range files {

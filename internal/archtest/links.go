@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Documents are the Markdown files of a tree, sorted.
+// Documents returns the names of the Markdown files of a tree, sorted.
 func Documents(tree fs.FS) (names []string, err error) {
 	err = fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
 		if e != nil && e.IsDir() && name != "." && strings.HasPrefix(path.Base(name), ".") {
@@ -24,15 +24,14 @@ func Documents(tree fs.FS) (names []string, err error) {
 }
 
 var (
-	// localLink finds the target of a link that is none to another site or heading.
+	// localLink matches a link to a file of the tree, not to another site or heading.
 	localLink = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
-	// fileName finds a file that is named with its folder.
+	// fileName matches a file name with its folder.
 	fileName = regexp.MustCompile("`([\\w.-]+(?:/[\\w.-]+)+\\.(?:go|md|s|txt))`")
 )
 
-// CheckLinks returns a line for each file that a document links to, or names with its folder,
-// and that is not there. Links are relative to the document; what is named is from the root
-// of the tree, or from any folder of it.
+// CheckLinks returns a line for each missing file that a document links to, or names with its folder. Links are relative
+// to the document; names are relative to the root of the tree or to any folder of it.
 func CheckLinks(tree fs.FS, document string) (broken []string, err error) {
 	text, err := fs.ReadFile(tree, document)
 	if err != nil {
@@ -57,7 +56,7 @@ func CheckLinks(tree fs.FS, document string) (broken []string, err error) {
 	return broken, nil
 }
 
-// named reports whether a tree has a file whose path ends in that.
+// named reports whether the tree has a file whose path ends in name.
 func named(tree fs.FS, name string) (bool, error) {
 	if _, err := fs.Stat(tree, name); err == nil {
 		return true, nil

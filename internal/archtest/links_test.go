@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestLinks: what documents link to, and the files that they name, are there.
+// TestLinks checks that the files exist that documents link to or name.
 func TestLinks(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine reads all files")
 	root := os.DirFS("../..")

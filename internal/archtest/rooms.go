@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Rooms divide one package: each file belongs to a room, and a room may use only the
-// rooms below it. A name may belong to another room than its file.
+// Rooms divide one package into rooms. Each file belongs to a room, and code of a room may
+// use only names of its own room and of the rooms below it. A name may belong to another
+// room than its file.
 type Rooms struct {
-	order []string            // as in the text
-	files map[string]string   // file, with .go: room
-	names map[string]string   // name: room
-	uses  map[string][]string // room: the rooms that it may use, direct and indirect
+	order []string            // rooms in the order of the text
+	files map[string]string   // room by file name, with .go
+	names map[string]string   // room by name
+	uses  map[string][]string // by room, the rooms that it may use, directly or indirectly
 }
 
-// ParseRooms reads an assignment, in the form that rooms/ucp.txt describes.
+// ParseRooms parses an assignment in the format that rooms/ucp.txt describes.
 func ParseRooms(text string) (*Rooms, error) {
 	r := &Rooms{files: map[string]string{}, names: map[string]string{}, uses: map[string][]string{}}
 	for n, line := range strings.Split(text, "\n") {
@@ -30,7 +31,7 @@ func ParseRooms(text string) (*Rooms, error) {
 	return r, r.close()
 }
 
-// parseLine reads one line that is not empty.
+// parseLine parses a line that is not empty.
 func (r *Rooms) parseLine(line string) error {
 	head, list, _ := strings.Cut(line, ":")
 	words := strings.Fields(head)
@@ -54,7 +55,7 @@ func (r *Rooms) parseLine(line string) error {
 	return fmt.Errorf("unknown keyword %s", words[0])
 }
 
-// assign gives each word of a list, with a suffix, to a room.
+// assign assigns each word of a list, with a suffix, to a room.
 func assign(to map[string]string, list, suffix, room string) error {
 	for _, word := range strings.Fields(list) {
 		if old, twice := to[word+suffix]; twice {
@@ -65,8 +66,8 @@ func assign(to map[string]string, list, suffix, room string) error {
 	return nil
 }
 
-// close checks that all rooms exist and that none is above itself, and adds to each
-// room what the rooms that it uses may use.
+// close checks that all rooms exist and that no room is above itself, and computes the rooms that each room may use
+// indirectly.
 func (r *Rooms) close() error {
 	for _, room := range sorted(r.uses) {
 		if slices.Contains(r.uses[room], everywhere) {
@@ -110,15 +111,15 @@ func (r *Rooms) collect(room string, below map[string]bool) error {
 	return nil
 }
 
-// permits says whether what is in one room may use what is in another.
+// permits reports whether code of room from may use names of room to.
 func (r *Rooms) permits(from, to string) bool {
 	return from == to || slices.Contains(r.uses[from], to)
 }
 
-// RoomCounts are the numbers of illegal uses, by "from -> to".
+// RoomCounts has the numbers of illegal uses by pair of rooms, "from -> to".
 type RoomCounts map[string]int
 
-// ParseRoomCounts reads what [RoomCounts.String] writes.
+// ParseRoomCounts parses the result of [RoomCounts.String].
 func ParseRoomCounts(text string) (RoomCounts, error) {
 	counts := RoomCounts{}
 	for n, line := range strings.Split(text, "\n") {
@@ -135,7 +136,7 @@ func ParseRoomCounts(text string) (RoomCounts, error) {
 	return counts, nil
 }
 
-// String has one line for each pair of rooms, sorted.
+// String returns one line for each pair of rooms, sorted.
 func (c RoomCounts) String() string {
 	var b strings.Builder
 	b.WriteString("# Illegal uses between rooms. No number may rise: see docs/design/0015-rooms.md.\n")
@@ -145,8 +146,8 @@ func (c RoomCounts) String() string {
 	return b.String()
 }
 
-// Compare returns a line for each pair of rooms whose number of illegal uses is not
-// the committed one: the uses, if there are more, or the line to write, if there are fewer.
+// Compare returns a text for each pair of rooms whose number of illegal uses differs from the committed one: the uses if
+// there are more, or the new line if there are fewer.
 func (c RoomCounts) Compare(illegal []RoomUse) (broken []string) {
 	found := CountRooms(illegal)
 	pairs := sorted(c)
@@ -169,7 +170,7 @@ func (c RoomCounts) Compare(illegal []RoomUse) (broken []string) {
 	return broken
 }
 
-// listPair lists the illegal uses of a pair of rooms, one a line.
+// listPair returns the illegal uses of a pair of rooms, one per line.
 func listPair(illegal []RoomUse, pair string) string {
 	var b strings.Builder
 	for _, u := range illegal {
@@ -180,7 +181,7 @@ func listPair(illegal []RoomUse, pair string) string {
 	return b.String()
 }
 
-// CountRooms counts the uses of each pair of rooms.
+// CountRooms returns the number of uses by pair of rooms.
 func CountRooms(uses []RoomUse) RoomCounts {
 	counts := RoomCounts{}
 	for _, u := range uses {

@@ -15,11 +15,10 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// -rewrite writes the counts of now, which shows in review; without it they may not differ.
+// rewrite writes the current counts, so that a review shows the change. Without it the test fails if the counts differ.
 var rewrite = flag.Bool("rewrite", false, "write rooms/*.count")
 
-// TestRooms holds packages to the directions between their rooms. With -v it lists
-// all illegal uses.
+// TestRooms checks the directions between the rooms of packages. With -v it lists all illegal uses.
 func TestRooms(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine reads all files")
 	for name, folder := range map[string]string{"ucp": "../../ucp", "xrccore": "../../uct/ib/internal/xrccore"} {
@@ -27,7 +26,7 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// checkRooms checks a package by rooms/<name>.txt and rooms/<name>.count.
+// checkRooms checks a package with the assignment rooms/<name>.txt and the counts rooms/<name>.count.
 func checkRooms(t *testing.T, name, folder string) {
 	assignment, count := "rooms/"+name+".txt", "rooms/"+name+".count"
 	text, err := os.ReadFile(assignment)
@@ -44,7 +43,7 @@ func checkRooms(t *testing.T, name, folder string) {
 		t.Error(assignment+":", b)
 	}
 	if t.Failed() {
-		return // the counts say nothing
+		return // the counts are not valid
 	}
 	if testing.Verbose() {
 		for _, u := range illegal {
@@ -55,7 +54,7 @@ func checkRooms(t *testing.T, name, folder string) {
 	compareCounts(t, count, illegal)
 }
 
-// compareCounts holds illegal uses to the numbers in a file.
+// compareCounts compares the numbers of illegal uses with those in a file.
 func compareCounts(t *testing.T, file string, illegal []RoomUse) {
 	if *rewrite {
 		require.NoError(t, os.WriteFile(file, []byte(CountRooms(illegal).String()), 0o644))
@@ -72,7 +71,7 @@ func compareCounts(t *testing.T, file string, illegal []RoomUse) {
 	}
 }
 
-// typed makes a package of sources that import nothing.
+// typed returns a package of sources without imports.
 func typed(t *testing.T, sources map[string]string) *TypedPackage {
 	p := &TypedPackage{path: "p", fileSet: token.NewFileSet()}
 	readers := map[string]io.Reader{}
@@ -139,7 +138,7 @@ func TestRooms_Mistakes(t *testing.T) {
 	}, broken)
 }
 
-// TestRooms_Comments: a new file names its room itself and needs no line in the list.
+// TestRooms_Comments checks that a file with a room comment needs no line in the assignment.
 func TestRooms_Comments(t *testing.T) {
 	rooms, err := ParseRooms(twoRooms)
 	require.NoError(t, err)

@@ -19,20 +19,20 @@ import (
 	"strings"
 )
 
-// TypedPackage is a package without its tests, and what each of its identifiers means.
+// TypedPackage is a type-checked package without its tests.
 type TypedPackage struct {
 	path     string
 	fileSet  *token.FileSet
 	files    []*ast.File
-	folder   []string // all files of the folder but tests, whatever their build tags
+	folder   []string // all files of the folder except tests, for all build tags
 	types    *types.Package
 	info     types.Info
-	fieldsOf map[*types.Var]string // field: "Type.field"
-	rooms    map[string]string     // file with a room comment: the room
+	fieldsOf map[*types.Var]string // "Type.field" by field
+	rooms    map[string]string     // room by file, for files with a room comment
 }
 
-// LoadPackage reads the package of this module in a folder. The go command builds
-// what the package imports, if that is not in its cache.
+// LoadPackage loads the package of this module in a folder. The go command builds imported
+// packages that are not in its cache.
 func LoadPackage(folder string) (*TypedPackage, error) {
 	listed, err := goList(folder)
 	if err != nil {
@@ -56,7 +56,7 @@ func LoadPackage(folder string) (*TypedPackage, error) {
 	return p, p.check(sources, importer.ForCompiler(p.fileSet, "gc", open))
 }
 
-// openAll reads the files of a folder.
+// openAll opens the named files of a folder.
 func openAll(folder string, names []string) (map[string]io.Reader, error) {
 	sources := map[string]io.Reader{}
 	for _, name := range names {
@@ -69,14 +69,14 @@ func openAll(folder string, names []string) (map[string]io.Reader, error) {
 	return sources, nil
 }
 
-// listedPackage is what the go command tells of a package.
+// listedPackage is the output of "go list" for a package.
 type listedPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles, IgnoredGoFiles []string
 	DepOnly                 bool
 }
 
-// goList asks for the package in a folder and for all that it imports.
+// goList lists the package in a folder and all packages that it imports.
 func goList(folder string) (list []listedPackage, err error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,IgnoredGoFiles,DepOnly", folder)
 	cmd.Stderr = os.Stderr
@@ -99,7 +99,7 @@ func goList(folder string) (list []listedPackage, err error) {
 
 func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-// check parses the sources and finds out what each identifier means.
+// check parses and type-checks the sources.
 func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importer) error {
 	p.rooms = map[string]string{}
 	for _, name := range sorted(sources) {
@@ -125,7 +125,7 @@ func (p *TypedPackage) check(sources map[string]io.Reader, imports types.Importe
 	return nil
 }
 
-// roomComment returns the room that a comment //room:NAME of the file names; empty without such a comment.
+// roomComment returns NAME of a comment //room:NAME in the file, or "".
 func roomComment(f *ast.File) string {
 	for _, group := range f.Comments {
 		for _, c := range group.List {
@@ -137,9 +137,8 @@ func roomComment(f *ast.File) string {
 	return ""
 }
 
-// BadRecords lists the types of records of requests, those that recordOf is called for, that have a
-// pointer, which the garbage collector would not see, or are longer than a record. None if the package has no
-// type record.
+// BadRecords returns the record types of requests (type arguments of recordOf) that contain a pointer, which the garbage
+// collector would not see, or are larger than type record. The result is empty if the package has no type record.
 func (p *TypedPackage) BadRecords() (bad []string) {
 	record := p.types.Scope().Lookup("record")
 	if record == nil {
@@ -215,18 +214,18 @@ func (p *TypedPackage) nameFieldsOf(owner string, source ast.Expr) {
 	})
 }
 
-// isGlobal says whether an object is declared at the top level of the package.
+// isGlobal reports whether an object is declared at the top level of the package.
 func (p *TypedPackage) isGlobal(o types.Object) bool {
 	return o != nil && o.Parent() == p.types.Scope()
 }
 
-// file is the base name of the file of a position.
+// file returns the base name of the file of a position.
 func (p *TypedPackage) file(at token.Pos) string {
 	return filepath.Base(p.fileSet.Position(at).Filename)
 }
 
-// name is how an assignment names an object of the package: the bare name at top
-// level, Type.name for a method and a field. It is empty for what is local.
+// name returns the name of an object in an assignment: the name itself at top level, Type.name for a method or field,
+// and "" for a local object.
 func (p *TypedPackage) name(o types.Object) string {
 	switch o := o.(type) {
 	case *types.Var:
@@ -244,7 +243,7 @@ func (p *TypedPackage) name(o types.Object) string {
 	return ""
 }
 
-// receiverName is the name of the type of a receiver; empty for one without a name.
+// receiverName returns the name of the type of a receiver, or "".
 func receiverName(t types.Type) string {
 	if ptr, ok := t.(*types.Pointer); ok {
 		t = ptr.Elem()
@@ -255,11 +254,11 @@ func receiverName(t types.Type) string {
 	return ""
 }
 
-// RoomUse is one identifier that means something in a room that its own may not use.
+// RoomUse is the use of a name of another room.
 type RoomUse struct {
-	Symbol   string // what is used
-	From, To string // rooms
-	File     string // where
+	Symbol   string // used name
+	From, To string // room of the use, and room of the name
+	File     string // file of the use
 	Line     int
 }
 
@@ -269,8 +268,8 @@ func (u RoomUse) String() string {
 	return fmt.Sprintf("%s from %s:%d (%s) to %s", u.Symbol, u.File, u.Line, u.From, u.To)
 }
 
-// Illegal returns the uses in a package against the directions, in the order of
-// files and lines, and a line for each mistake of the assignment.
+// Illegal returns the uses in a package that violate the directions, in the order of files and lines, and a line for each
+// error in the assignment.
 func (r *Rooms) Illegal(p *TypedPackage) (illegal []RoomUse, broken []string) {
 	r, broken = r.withComments(p.rooms)
 	broken = append(broken, r.checkFiles(p.folder)...)
@@ -289,7 +288,7 @@ func (r *Rooms) Illegal(p *TypedPackage) (illegal []RoomUse, broken []string) {
 	return v.illegal, broken
 }
 
-// withComments returns the assignment with the rooms that files name themselves, and a line for each mistake of those.
+// withComments returns the assignment with the rooms of room comments, and a line for each error in them.
 func (r *Rooms) withComments(comments map[string]string) (_ *Rooms, broken []string) {
 	all := *r
 	all.files = maps.Clone(r.files)
@@ -306,7 +305,7 @@ func (r *Rooms) withComments(comments map[string]string) (_ *Rooms, broken []str
 	return &all, broken
 }
 
-// checkFiles compares the files of a folder with those that have a room.
+// checkFiles returns a line for each file without a room, and for each assigned file that does not exist.
 func (r *Rooms) checkFiles(folder []string) (broken []string) {
 	for _, f := range folder {
 		if r.files[f] == "" {
@@ -321,15 +320,15 @@ func (r *Rooms) checkFiles(folder []string) (broken []string) {
 	return broken
 }
 
-// roomVisitor goes through the declarations of a package.
+// roomVisitor visits the declarations of a package and collects illegal uses.
 type roomVisitor struct {
 	rooms   *Rooms
 	p       *TypedPackage
 	illegal []RoomUse
-	unknown map[string]bool // names with a line of their own that were not seen
+	unknown map[string]bool // assigned names that the package does not declare
 }
 
-// visit goes through a declaration at top level.
+// visit visits a declaration at top level.
 func (v *roomVisitor) visit(d ast.Decl) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -341,7 +340,7 @@ func (v *roomVisitor) visit(d ast.Decl) {
 	}
 }
 
-// visitSpec goes through a type, or through variables or constants of one line.
+// visitSpec visits a type, or the variables or constants of one line.
 func (v *roomVisitor) visitSpec(s ast.Spec) {
 	switch s := s.(type) {
 	case *ast.TypeSpec:
@@ -356,7 +355,7 @@ func (v *roomVisitor) visitSpec(s ast.Spec) {
 	}
 }
 
-// visitFields goes through the fields of a struct, as some belong to other rooms.
+// visitFields visits the fields of a struct, which may belong to different rooms.
 func (v *roomVisitor) visitFields(t *ast.StructType, room string) {
 	for _, f := range t.Fields.List {
 		of := room
@@ -367,7 +366,7 @@ func (v *roomVisitor) visitFields(t *ast.StructType, room string) {
 	}
 }
 
-// count goes through all identifiers below a node of a room.
+// count adds the illegal uses below a node of room from.
 func (v *roomVisitor) count(n ast.Node, from string) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
@@ -385,8 +384,8 @@ func (v *roomVisitor) count(n ast.Node, from string) {
 	})
 }
 
-// roomOf is the room of an object: by its name, or else, for a field, by the name of
-// its type, or else by its file.
+// roomOf returns the room of an object: that of its name; otherwise, for a field, that of its type's name; otherwise that
+// of its file.
 func (v *roomVisitor) roomOf(o types.Object) string {
 	name := v.p.name(o)
 	owner, _, member := strings.Cut(name, ".")

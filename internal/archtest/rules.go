@@ -1,6 +1,6 @@
-// Package archtest holds the import directions and the file rules of the
-// repository. The directions are one text, [Rules]; the rest is in check.go. The
-// test of this package applies both to the whole tree, with all build tags, and
+// Package archtest checks the import directions and the file rules of the
+// repository. [Rules] defines the directions; check.go has the other rules. The
+// test of this package applies both to the whole tree, with all build tags. It
 // needs neither a network nor other tools.
 package archtest
 
@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Rules are the import directions: what each group of folders may import of this
-// module, and after the bar what its tests may import besides. A folder belongs to
-// the group with the longest name that it is in; within a group everything may be
-// imported. The line of a module, which has a dot in its first part, says in which
-// groups it may be imported: in all (*), in none but these, and in tests.
+// Rules are the import directions. A line has a group of folders, the groups of this
+// module that it may import, and after the bar the groups that only its tests may import.
+// A folder belongs to the group with the longest matching name. Folders of a group may
+// import each other. A line whose name has a dot in its first part is for another module:
+// it lists the groups that may import the module (* means all), and those whose tests may.
 const Rules = `
 # services: know no transports
 internal              ucs
@@ -149,15 +149,15 @@ google.golang.org/grpc        examples/grpc
 google.golang.org/protobuf    examples/grpc
 `
 
-// everywhere in a list permits all.
+// everywhere in a list permits all groups.
 const everywhere = "*"
 
-// permit is one line: lists of groups for the code, and besides for its tests.
+// permit is one line: the groups for the code, and the additional groups for its tests.
 type permit struct {
 	code, tests []string
 }
 
-// allows says whether name is permitted in a file.
+// allows reports whether a file, or test file, may import name.
 func (p permit) allows(name string, inTest bool) bool {
 	in := func(list []string) bool { return slices.Contains(list, name) || slices.Contains(list, everywhere) }
 	return in(p.code) || inTest && in(p.tests)
@@ -169,7 +169,7 @@ type directions struct {
 	modules map[string]permit // module: folders that may import it
 }
 
-// parseRules reads a text like Rules.
+// parseRules parses a text in the format of Rules.
 func parseRules(text string) (directions, error) {
 	d := directions{groups: map[string]permit{}, modules: map[string]permit{}}
 	for n, line := range strings.Split(text, "\n") {
@@ -190,8 +190,7 @@ func parseRules(text string) (directions, error) {
 	return d, d.checkNames()
 }
 
-// checkNames finds groups that are permitted but do not exist: a misspelt name
-// would permit nothing, silently.
+// checkNames returns an error if a line permits a group that does not exist, such as a misspelled name.
 func (d directions) checkNames() error {
 	for _, group := range sorted(d.groups) {
 		for _, name := range slices.Concat(d.groups[group].code, d.groups[group].tests) {
@@ -203,7 +202,7 @@ func (d directions) checkNames() error {
 	return nil
 }
 
-// groupOf is the longest group that the folder is in; empty if there is none.
+// groupOf returns the longest group that contains the folder, or "".
 func (d directions) groupOf(folder string) string {
 	if folder == "" || folder == "." {
 		folder = rootGroup
@@ -211,13 +210,13 @@ func (d directions) groupOf(folder string) string {
 	return longest(d.groups, folder)
 }
 
-// rootGroup is how Rules calls the root of the tree.
+// rootGroup is the name of the root of the tree in Rules.
 const rootGroup = "gucx"
 
-// moduleOf is the longest module that the import path is in; empty if there is none.
+// moduleOf returns the longest module path that contains the import path, or "".
 func (d directions) moduleOf(path string) string { return longest(d.modules, path) }
 
-// longest is the longest key that is path or a folder above it.
+// longest returns the longest key that is path or a folder above it, or "".
 func longest[V any](keys map[string]V, path string) string {
 	for {
 		if _, ok := keys[path]; ok {
@@ -231,14 +230,14 @@ func longest[V any](keys map[string]V, path string) string {
 	}
 }
 
-// isModule says whether an import path is that of a module and not of the standard
-// library or a folder here: its first part is a host name.
+// isModule reports whether an import path is that of another module, whose first part is a host name, and not of the
+// standard library or a folder of this module.
 func isModule(path string) bool {
 	host, _, _ := strings.Cut(path, "/")
 	return strings.Contains(host, ".")
 }
 
-// sorted returns the keys in order.
+// sorted returns the sorted keys.
 func sorted[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// skipLine stands in a snippet for lines of the file that it leaves out.
+// skipLine is the line of a snippet that represents omitted lines of the file.
 const skipLine = "// ..."
 
-// CheckSnippets holds the Go of a document to the files that it is from. A block that begins
-// with "```go" names its file, from the root of the tree, behind that; its lines are in the file
-// in the same order and next to each other, but for indentation and where skipLine is. It
-// returns a line for each block that is not so.
+// CheckSnippets compares the Go code of a document with its files. A block begins with "```go" and the path of its file,
+// relative to the root of the tree. Its lines must be consecutive lines of the file, except for indentation and for
+// lines omitted at a skipLine. CheckSnippets returns a line for each block that differs.
 func CheckSnippets(tree fs.FS, document string) (broken []string, err error) {
 	text, err := fs.ReadFile(tree, document)
 	if err != nil {
@@ -36,7 +35,7 @@ func CheckSnippets(tree fs.FS, document string) (broken []string, err error) {
 	return broken, nil
 }
 
-// checkSnippet says what is wrong with a snippet of a file, or nothing.
+// checkSnippet returns the difference between a snippet and its file, or "".
 func checkSnippet(tree fs.FS, file string, snippet []string) string {
 	if file == "" {
 		return "the snippet names no file"
@@ -63,7 +62,7 @@ func trimmed(lines []string) (out []string) {
 	return out
 }
 
-// pieces are the parts of a snippet between lines that are left out.
+// pieces yields the parts of a snippet between the lines skipLine.
 func pieces(snippet []string) func(yield func(piece []string) bool) {
 	return func(yield func(piece []string) bool) {
 		for len(snippet) > 0 {
@@ -80,7 +79,7 @@ func pieces(snippet []string) func(yield func(piece []string) bool) {
 	}
 }
 
-// find is where a piece is in lines, or -1.
+// find returns the index of a piece in lines, or -1.
 func find(lines, piece []string) int {
 	for i := range len(lines) - len(piece) + 1 {
 		if slices.Equal(lines[i:i+len(piece)], piece) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSnippets: the code that documents show is that of the examples.
+// TestSnippets checks that the code in documents is the code of the examples.
 func TestSnippets(t *testing.T) {
 	for _, document := range []string{"README.md", "docs/guide.md"} {
 		broken, err := CheckSnippets(os.DirFS("../.."), document)
@@ -19,8 +19,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// TestCheckSnippets: a block is found with other indentation and with lines left out, in
-// order; others are told.
+// TestCheckSnippets checks that CheckSnippets accepts blocks with other indentation and omitted lines, and reports
+// blocks whose lines differ or are in another order.
 func TestCheckSnippets(t *testing.T) {
 	broken, err := CheckSnippets(tree(map[string]string{
 		"a.go": "func a() {\n\tone()\n\ttwo()\n\tthree()\n}\n",

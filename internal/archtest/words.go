@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Words are words that say nothing to a reader who knows the field, each with what is
-// written instead. A line is: words; after the first bar what to write; after the second
-// one, if it is there, the folders to which the line is confined. Words with a star are
-// refused in names only, as prose may need them; the others in names, comments and
-// documents. Names are looked at part by part: judgeAll has "judge".
+// Words lists words that are not used, because they are not terms of the field, and the
+// terms to use instead. Each line has the words; after the first bar the replacements;
+// after an optional second bar the folders to which the line applies. Words with a star
+// are rejected only in names, the others in names, comments and documents. CheckWords
+// checks each part of a name: judgeAll contains "judge".
 const Words = `
 stranger strangers            | untrusted peer
 whoever                       | the caller, or who it is
@@ -41,7 +41,7 @@ doomed deserted* talked* everyone* crowded* | cannotEnd, allGone, used, allRanks
 alarmed* barren dice* innocent* wish* detained | alwaysAttention, idleSteps, random, preferred, quarantined
 `
 
-// phrases are refused in comments and documents.
+// phrases are rejected in comments and documents; each has its replacement.
 var phrases = map[string]string{
 	"leaves word":            "posts an event, or sets a word",
 	"leave word":             "post an event, or set a word",
@@ -57,14 +57,14 @@ type word struct {
 	folders   []string // nil: everywhere
 }
 
-// in says whether the word is refused in a folder.
+// in reports whether the word is rejected in a folder.
 func (w word) in(folder string) bool {
 	return w.folders == nil || slices.ContainsFunc(w.folders, func(f string) bool {
 		return folder == f || strings.HasPrefix(folder, f+"/")
 	})
 }
 
-// parseWords reads a text like Words.
+// parseWords parses a text in the format of Words.
 func parseWords(text string) map[string]word {
 	words := map[string]word{}
 	for line := range strings.Lines(text) {
@@ -84,20 +84,20 @@ func parseWords(text string) map[string]word {
 	return words
 }
 
-// wordOfText finds the words of prose.
+// wordOfText matches the words of prose.
 var wordOfText = regexp.MustCompile(`[A-Za-z]+`)
 
-// partOfName finds the parts of a name, once a space is before each capital that follows
-// a small letter or comes before one.
+// partOfName matches the boundaries between the parts of a name: a capital after a small letter, and the capital before
+// a small letter.
 var partOfName = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
-// partsOf returns the parts of a name in small letters: of newQPTable new, qp and table.
+// partsOf returns the parts of a name in small letters: new, qp and table for newQPTable.
 func partsOf(name string) []string {
 	return wordOfText.FindAllString(strings.ToLower(partOfName.ReplaceAllString(name, "$1$3 $2$4")), -1)
 }
 
-// CheckWords reads all Go files and documents of a tree and returns where they use one of
-// words, sorted. This package may name them.
+// CheckWords reads all Go files and documents of a tree and returns the sorted places where they use one of the words in
+// text. It does not check this package.
 func CheckWords(tree fs.FS, text string) ([]string, error) {
 	words := parseWords(text)
 	var broken []string
@@ -129,7 +129,7 @@ func CheckWords(tree fs.FS, text string) ([]string, error) {
 	return broken, err
 }
 
-// goWords looks at the names and comments of a file.
+// goWords checks the names and comments of a file.
 func goWords(name string, source []byte, words map[string]word) (broken []string) {
 	files := token.NewFileSet()
 	file := files.AddFile(name, -1, len(source))
@@ -155,7 +155,7 @@ func goWords(name string, source []byte, words map[string]word) (broken []string
 	}
 }
 
-// proseWords looks at a line of text.
+// proseWords checks a line of text.
 func proseWords(name string, line int, text string, words map[string]word) (broken []string) {
 	lower := strings.ToLower(text)
 	for _, found := range wordOfText.FindAllString(lower, -1) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestWords: the tree is free of words that say nothing.
+// TestWords checks that the tree does not use the words in Words.
 func TestWords(t *testing.T) {
 	testenv.SkipRace(t, "one goroutine reads all files")
 	broken, err := CheckWords(os.DirFS("../.."), Words)
@@ -28,7 +28,7 @@ func TestPartsOf(t *testing.T) {
 	}
 }
 
-// TestCheckWords: in names and prose, in names only, and in some folders only.
+// TestCheckWords checks words that are rejected in names and prose, only in names, and only in some folders.
 func TestCheckWords(t *testing.T) {
 	broken, err := CheckWords(tree(map[string]string{
 		"ucp/a.go":               "package p\n\n// A stranger meets nobody.\nvar dropStrangers, askNobody = 1, `stranger`\n",
