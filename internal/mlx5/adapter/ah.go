@@ -9,8 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// CreateAH implements prm.Hardware. On RoCE the kernel resolves the address of the neighbor, which may block; on
-// InfiniBand it is not called, and the handle is 0.
+// CreateAH implements prm.Hardware. On RoCE it calls the kernel, which resolves the address of the neighbor and may block.
+// On InfiniBand it does not call the kernel, and the handle is 0.
 func (h *hardware) CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, raw [prm.AVLen]byte, err error) {
 	if err = h.checkPort(attr.Port); err != nil {
 		return 0, raw, err
@@ -44,10 +44,10 @@ func (h *hardware) CreateAH(pdn uint32, attr verbs.AHAttr) (handle uint32, raw [
 const (
 	minSourcePort  = 0xc000
 	sourcePortMask = 0x3fff
-	labelHighBits  = 14 // of the 20 bits of a flow label, above this one
+	labelHighBits  = 14 // first of the high bits of a 20-bit flow label, which sourcePort combines with the low bits
 )
 
-// sourcePort is the UDP source port of a flow, by which switches choose among paths. Without a label the port is
+// sourcePort returns the UDP source port for a flow label, which switches use to select a path. For label 0 the port is
 // random.
 func sourcePort(label uint32) uint16 {
 	if label == 0 {
@@ -56,7 +56,7 @@ func sourcePort(label uint32) uint16 {
 	return minSourcePort | uint16(label^label>>labelHighBits)&sourcePortMask
 }
 
-// isEthernet reports whether a port is one of RoCE. It queries the kernel once for each port.
+// isEthernet reports whether a port is a RoCE port. It queries the kernel once for each port.
 func (h *hardware) isEthernet(port uint8) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,11 +70,11 @@ func (h *hardware) isEthernet(port uint8) (bool, error) {
 	return attr.Ethernet, err
 }
 
-// minAHReplyLen is as far as createAHReply.mac.
+// minAHReplyLen is the length in bytes of createAHReply up to mac.
 const minAHReplyLen = 10
 
-// createAH makes the kernel's address handle, and returns the address of the neighbor. The handle is the kernel's
-// plus 1, so 0 is no handle.
+// createAH creates an address handle in the kernel and returns the MAC address of the neighbor. The returned handle is
+// the kernel's plus 1, so that 0 means no handle.
 func (h *hardware) createAH(pdn uint32, attr *verbs.AHAttr) (handle uint32, mac [6]byte, err error) {
 	if h.reply.commandsWithData&createAHWithReply == 0 {
 		return 0, mac, lacks(&h.ctx.Info, "addresses of neighbors from the kernel")

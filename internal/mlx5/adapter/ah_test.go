@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// The UDP source port is that of rdma_flow_label_to_udp_sport in the kernel; random without a label.
+// The UDP source port is the result of rdma_flow_label_to_udp_sport of the kernel, or random without a flow label.
 func TestSourcePort(t *testing.T) {
 	for label, want := range map[uint32]uint16{7: 0xc007, 0x12345: 0xe341, 0xfffff: 0xffc0} {
 		assert.Equal(t, want, sourcePort(label), "label %#x", label)
@@ -20,7 +20,7 @@ func TestSourcePort(t *testing.T) {
 	assert.GreaterOrEqual(t, sourcePort(0), uint16(minSourcePort))
 }
 
-// The AV has the address that the kernel has resolved; on InfiniBand the LID.
+// The AV contains the address that the kernel has resolved, or the LID on InfiniBand.
 func TestCreateAH(t *testing.T) {
 	gid := counted(0xb0)
 	attr := verbs.AHAttr{Global: true, Port: 1, SL: 3, SGIDIndex: 1, HopLimit: 64, TrafficClass: 1, FlowLabel: 7, DGID: gid, DLID: 9}

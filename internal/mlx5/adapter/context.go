@@ -12,10 +12,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// cqeVersion is the version of CQEs that have the user index of their queue.
+// cqeVersion is the version of the CQE format with the user index of the queue.
 const cqeVersion = 1
 
-// open opens a device file. queues has its defaults.
+// open opens a device file. The caller has set the defaults in queues.
 func open(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) (*hardware, error) {
 	if info.ABI != driverABI {
 		return nil, lacks(&info, "version %d of the ABI of mlx5, want %d", info.ABI, driverABI)
@@ -42,9 +42,9 @@ func open(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) (*hardware, err
 	return h, nil
 }
 
-// Limits of what a reply can say.
+// Limits of values in a reply.
 const (
-	minReplyLen   = 64 // as far as contextReply.uarsPerPage
+	minReplyLen   = 64 // length of contextReply up to uarsPerPage, in bytes
 	minSendWQELen = 2 * prm.BBLen
 	maxSendWQELen = prm.MaxDS * prm.SegLen
 	uarLenLog2    = 12 // prm.UARPageLen
@@ -52,7 +52,7 @@ const (
 	minDynamicUAR = "5.7"
 )
 
-// check says why a device cannot be driven. pageLen is that of the CPU, in bytes.
+// check returns an error if this package does not support the device. pageLen is the page length of the CPU in bytes.
 func (r *contextReply) check(info *uverbs.Info, pageLen int) error {
 	op := uverbs.MethodGetContext.String()
 	switch {
@@ -74,10 +74,10 @@ func (r *contextReply) check(info *uverbs.Info, pageLen int) error {
 	return nil
 }
 
-// hasBlueFlame reports whether work requests can be stored to the adapter.
+// hasBlueFlame reports whether the adapter has BlueFlame.
 func (h *hardware) hasBlueFlame() bool { return h.reply.bfRegLen != 0 }
 
-// maxPayload is what the longest work request has room for after its largest header, that of UD, in bytes.
+// maxPayload returns the length in bytes of a work request of maximum length without the largest header, that of UD.
 func (r *contextReply) maxPayload() int {
 	return min(int(r.maxSendWQELen), maxSendWQELen) - prm.CtrlLen - prm.AVLen
 }

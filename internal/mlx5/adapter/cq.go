@@ -22,7 +22,7 @@ func (h *hardware) NewChannel() (prm.EventChannel, error) {
 	return eventChannel{Channel: ch, h: h}, nil
 }
 
-// TryRead implements prm.EventChannel. Events of CQs that are gone are dropped.
+// TryRead implements prm.EventChannel. It drops events of destroyed CQs.
 func (ch eventChannel) TryRead() (cqn uint32, ok bool) {
 	for {
 		id, ok := ch.Channel.TryRead()
@@ -90,8 +90,8 @@ func (h *hardware) destroyCQ(q named) error {
 // DestroyCQ implements prm.Hardware.
 func (h *hardware) DestroyCQ(cqn uint32) error { return h.destroy(h.cqs, "CQ", cqn, h.destroyCQ) }
 
-// destroy removes object n of a table, and destroys it by call. The object leaves the table first: the kernel may give
-// its number to another one before call returns. After an error it is in the table again.
+// destroy removes object n from a table and then destroys it with call, because the kernel may assign the number to a new
+// object before call returns. After an error it adds the object to the table again.
 func (h *hardware) destroy(table map[uint32]named, what string, n uint32, call func(named) error) error {
 	h.mu.Lock()
 	q, ok := table[n]

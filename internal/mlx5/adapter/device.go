@@ -11,7 +11,7 @@ import (
 // driverABI is the version of the driver's ABI: MLX5_IB_UVERBS_ABI_VERSION.
 const driverABI = 1
 
-// Devices lists the devices of a kernel that its driver mlx5 has, by name.
+// Devices returns the devices of a kernel with driver mlx5, sorted by name.
 func Devices(k uverbs.Kernel, queues mlx5.Config) ([]*verbs.Device, error) {
 	list, err := uverbs.List(k)
 	if err != nil {
@@ -26,8 +26,8 @@ func Devices(k uverbs.Kernel, queues mlx5.Config) ([]*verbs.Device, error) {
 	return devices, nil
 }
 
-// newDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
-// The UAR policy of queues is not used: the driver allocates a UAR page when a queue needs it (UARLazy).
+// newDevice describes one device. Only Device.Open opens the device file, and each Open opens it again. newDevice ignores
+// the UAR policy of queues: the driver allocates a UAR page when a queue needs it (UARLazy).
 func newDevice(k uverbs.Kernel, info uverbs.Info, queues mlx5.Config) *verbs.Device {
 	queues.UARPolicy = mlx5.UARLazy
 	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {

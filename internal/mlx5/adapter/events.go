@@ -9,11 +9,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// object is an object of the context. The kernel has its ID, and names the object by the ID in events.
+// object is an object of the context. Events of the kernel contain its ID.
 type object struct {
 	kind   objectKind
 	number uint32
-	qp     *queuePair // of a QP
+	qp     *queuePair // nil unless the object is a QP
 }
 
 type objectKind uint8
@@ -24,7 +24,7 @@ const (
 	kindQP
 )
 
-// newID returns an ID that no object of the context has had.
+// newID returns an ID that no object of the context has or had.
 func (h *hardware) newID() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,13 +35,13 @@ func (h *hardware) newID() uint64 {
 // SetAsyncSink implements prm.Hardware.
 func (h *hardware) SetAsyncSink(s prm.AsyncSink) { h.sink.Store(&s) }
 
-// deliverEvents passes asynchronous events on until the context is closed.
+// deliverEvents delivers asynchronous events to the sink until the context is closed.
 func (h *hardware) deliverEvents() {
 	defer close(h.eventLoop)
 	for {
 		e, err := h.ctx.NextEvent()
 		if err != nil {
-			if !errors.Is(err, ucs.ErrClosed) { // the device was removed
+			if !errors.Is(err, ucs.ErrClosed) { // not closed: the device was removed
 				h.raise(verbs.EventDeviceFatal, 0)
 			}
 			return
@@ -50,8 +50,8 @@ func (h *hardware) deliverEvents() {
 	}
 }
 
-// deliver passes an event on. Events of objects that are gone, of ports, and those that package verbs does not
-// have are dropped.
+// deliver delivers an event to the sink. It drops events of destroyed objects and of ports, and event types that package
+// verbs does not define.
 func (h *hardware) deliver(e uverbs.Event) {
 	if e.Type > uint32(verbs.EventQPLastWQEReached) {
 		return
@@ -77,7 +77,7 @@ func (h *hardware) deliver(e uverbs.Event) {
 	h.raise(typ, o.number)
 }
 
-// kindOf is the kind of object that events of a type are of; false if package verbs does not have the type.
+// kindOf returns the type of object of an event type; false if package verbs does not define the event type.
 func kindOf(t verbs.EventType) (objectKind, bool) {
 	switch t {
 	case verbs.EventCQErr:

@@ -9,23 +9,23 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// hardware implements prm.Hardware by calls of the kernel. Any goroutine may call its methods. The kernel names
-// objects by handles, hardware by the numbers that the adapter uses.
+// hardware implements prm.Hardware with calls to the kernel. Several goroutines may call its methods. The kernel
+// identifies objects by handles; hardware identifies them by the numbers of the adapter.
 type hardware struct {
 	ctx      *uverbs.Context
 	reply    contextReply
 	attr     verbs.DeviceAttr
-	software Software // nil unless the device is one
+	software Software // nil unless the device is software
 
 	sink      atomic.Pointer[prm.AsyncSink]
 	eventLoop chan struct{} // closed when deliverEvents has returned
 	closed    atomic.Bool
 
-	mu     sync.Mutex // what follows
+	mu     sync.Mutex // protects the fields below
 	lastID uint64
 	byID   map[uint64]object
 	uars   map[uint32]*uarPage
-	pds    map[uint32]uint32 // kernel's handle by number
+	pds    map[uint32]uint32 // kernel's handle by PD number
 	mrs    map[uint32]*memoryRegion
 	cqs    map[uint32]named
 	srqs   map[uint32]named
@@ -49,16 +49,16 @@ func newHardware(ctx *uverbs.Context, reply contextReply) *hardware {
 	return h
 }
 
-// named is an object of the kernel: its handle, and the ID by which events name it.
+// named is an object of the kernel: its handle, and its ID in events.
 type named struct {
 	handle uint32
 	id     uint64
 }
 
-// maxNumber bounds the numbers of CQs, SRQs and QPs: 24 bits.
+// maxNumber is the limit of the numbers of CQs, SRQs and QPs, which have 24 bits.
 const maxNumber = 1 << 24
 
-// checkNumber checks the number of a new object. taken: another object has the number.
+// checkNumber checks the number of a new object. taken means that another object has the number.
 func (h *hardware) checkNumber(op uverbs.Method, number uint32, taken bool) error {
 	if number == 0 || number >= maxNumber || taken {
 		return h.badReply(op, "number %#x, in use: %v", number, taken)
@@ -66,7 +66,7 @@ func (h *hardware) checkNumber(op uverbs.Method, number uint32, taken bool) erro
 	return nil
 }
 
-// queryLimits reads what the device can do.
+// queryLimits queries the attributes of the device.
 func (h *hardware) queryLimits() (err error) {
 	if h.attr, err = h.ctx.QueryDevice(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (h *hardware) QueryPort(port uint8) (verbs.PortAttr, error) {
 	return attr, err
 }
 
-// QueryGID implements prm.Hardware. ErrInvalidParam for an entry that is not in use.
+// QueryGID implements prm.Hardware. Error: ErrInvalidParam for an unused entry.
 func (h *hardware) QueryGID(port uint8, index int) (verbs.GID, error) {
 	if err := h.checkPort(port); err != nil {
 		return verbs.GID{}, err
@@ -123,7 +123,7 @@ func (h *hardware) GIDs(port uint8) ([]verbs.GIDEntry, error) {
 	return h.ctx.GIDs(port)
 }
 
-// Close implements prm.Hardware. The kernel destroys the objects that are left.
+// Close implements prm.Hardware. The kernel destroys the remaining objects.
 func (h *hardware) Close() error {
 	if h.closed.Swap(true) {
 		return nil

@@ -64,7 +64,7 @@ type createSRQ struct {
 type createQP struct {
 	_                              structs.HostLayout
 	buf, record                    uint64
-	sendBBs, recvCount, recvStride uint32 // the stride as a power of two
+	sendBBs, recvCount, recvStride uint32 // recvStride is the logarithm of the stride
 	flags, userIndex, register     uint32
 	sendBuf                        uint64 // of raw packet QPs only
 	ece                            uint32
@@ -87,7 +87,7 @@ type createAHReply struct {
 	_        [6]uint8
 }
 
-// The sizes in the kernel: each line fails to compile if they differ.
+// Each line fails to compile if the size differs from that of the struct of the kernel.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(contextRequest{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(contextReply{})-72]
@@ -125,11 +125,11 @@ const (
 	uarTypePlain     = 1
 )
 
-// addressOf is the address of the first byte, for the kernel.
+// addressOf returns the address of the first byte of b, for the kernel. The caller keeps b alive.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// address is an address of a queue, for the kernel.
+// address returns the address of a queue, for the kernel.
 func address(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) }
 
-// pageAt is the base of a mapped UAR page.
+// pageAt returns the base address of a mapped UAR page.
 func pageAt(mem []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(mem)) }

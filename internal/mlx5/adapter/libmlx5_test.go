@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 var transcriptInfo = uverbs.Info{Name: "mlx5_0", Path: "/dev/infiniband/uverbs0", Driver: uverbs.DriverMLX5, ABI: driverABI}
 
-// script does what the recorded program has done, by the verbs of this project.
+// script repeats the steps of the recorded program with package verbs.
 type script struct {
 	*transcriptKernel
 	ctx     *verbs.Context
@@ -34,12 +34,12 @@ type script struct {
 	queueConfig mlx5.Config
 }
 
-// later closes an object before those that were made before it.
+// later adds an object that the script closes at the end, the last one first.
 func (s *script) later(c interface{ Close() error }) {
 	s.closers = append([]func() error{c.Close}, s.closers...)
 }
 
-// made returns an object that was made without an error.
+// made returns a function that checks the error of a constructor, adds the object to s and returns it.
 func made[T interface{ Close() error }](s *script) func(T, error) T {
 	return func(o T, err error) T {
 		s.t.Helper()
@@ -51,7 +51,7 @@ func made[T interface{ Close() error }](s *script) func(T, error) T {
 
 const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// counted is a GID with bytes that count from first.
+// counted returns a GID with the bytes first, first+1, and so on.
 func counted(first byte) (g verbs.GID) {
 	for i := range g {
 		g[i] = first + byte(i)
@@ -118,14 +118,14 @@ func (s *script) toRTS(qp *verbs.QP) {
 	s.step("modify RTS")
 	attr := verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, SQPSN: 0x222222, RetryCnt: 7, RNRRetry: 6, MaxRDAtomic: 4}
 	mask := st | verbs.QPMaskSQPSN | verbs.QPMaskTimeout | verbs.QPMaskRetryCnt | verbs.QPMaskRNRRetry | verbs.QPMaskMaxRDAtomic
-	if qp.Type() == verbs.QPTypeXRCRecv { // a target has no requester
+	if qp.Type() == verbs.QPTypeXRCRecv { // a target does not send
 		attr.RetryCnt, attr.RNRRetry, attr.MaxRDAtomic = 0, 0, 0
 		mask = st | verbs.QPMaskSQPSN | verbs.QPMaskTimeout
 	}
 	require.NoError(s.t, qp.Modify(attr, mask))
 }
 
-// connections makes RC QPs.
+// connections creates and connects RC QPs.
 func (s *script) connections() {
 	s.step("create SRQ 31 x 2")
 	s.srq = made[*verbs.SRQ](s)(s.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 31, MaxSGE: 2}))
@@ -179,10 +179,10 @@ func (s *script) xrc() {
 	require.NoError(s.t, s.rc.Modify(verbs.QPAttr{State: verbs.QPStateErr}, st))
 }
 
-// difference is an intended difference: a pattern for its text, in which * matches any text, and its reason.
+// difference is an intended difference: a pattern of its text, in which * matches any text, and its reason.
 type difference struct{ pattern, why string }
 
-// differences of all records.
+// differences lists the intended differences of all records.
 var differences = []difference{
 	{"open: get context: attribute 4096 at 8: 01000000, gucx 00000000", "DEVX is not used"},
 	{"open: only libmlx5: method 4096 of object 4096", "a query of DEVX"},
@@ -208,7 +208,7 @@ var differences = []difference{
 	{"destroy all: only gucx: destroy QP", "the recorded program has not closed the opened target"},
 }
 
-// blueFlameDifferences are those of records in which a target has a register of its own page.
+// blueFlameDifferences lists the intended differences of records in which a target uses a UAR page of its own.
 var blueFlameDifferences = []difference{
 	{"XRC target: only libmlx5: allocate UAR page", "a target has no register"},
 	{"XRC target: only libmlx5: map len 4096 offset *", "a target has no register"},
@@ -238,7 +238,7 @@ func unexplained(diffs []string, list []difference) (unknown, unused []string) {
 	return unknown, unused
 }
 
-// The calls are those of libmlx5, but for differences that are listed with their reasons.
+// The calls equal those of libmlx5, except for the listed differences.
 func TestLibmlx5(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -261,7 +261,7 @@ func TestLibmlx5(t *testing.T) {
 	}
 }
 
-// A list without an entry that it needs fails, and so does one with an entry too many.
+// unexplained reports differences that the list lacks and patterns that match no difference.
 func TestUnexplained(t *testing.T) {
 	list := []difference{{"a: * b", ""}, {"c", ""}}
 	unknown, unused := unexplained([]string{"a: 1 b", "a: 1 bb"}, list)
@@ -269,7 +269,7 @@ func TestUnexplained(t *testing.T) {
 	assert.Equal(t, []string{"c"}, unused)
 }
 
-// A kernel that assigns registers to QPs is refused, with the reason.
+// Open fails for a kernel that assigns static UARs to QPs, with the reason.
 func TestLibmlx5_StaticUARs(t *testing.T) {
 	k := newTranscriptKernel(t, "testdata/libmlx5-static.txt")
 	_, err := newDevice(k, transcriptInfo, mlx5.Config{}).Open()

@@ -42,7 +42,7 @@ func (h *hardware) AllocUAR(typ prm.UARType) (prm.UAR, error) {
 	return uar, nil
 }
 
-// mapUAR maps a page at the place that the kernel has named.
+// mapUAR maps a UAR page at the offset that the kernel has returned.
 func (h *hardware) mapUAR(page *uarPage, index uint32, offset uint64, mapLen uint32) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +119,7 @@ func (h *hardware) DeallocPD(pdn uint32) error {
 	return err
 }
 
-// pd is the handle of a PD.
+// pd returns the kernel's handle of a PD.
 func (h *hardware) pd(pdn uint32) (uint32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *hardware) pd(pdn uint32) (uint32, error) {
 	return handle, nil
 }
 
-// buffer implements verbs.Buffer: memory off the Go heap, which a child made by fork does not get.
+// buffer implements verbs.Buffer: memory outside the Go heap, which a child process does not inherit.
 type buffer struct{ *offheap.Block }
 
 func (b buffer) Close() error { return b.Free() }
@@ -144,13 +144,13 @@ func (h *hardware) AllocBuffer(n int) (verbs.Buffer, error) {
 	return buffer{b}, nil
 }
 
-// memoryRegion is an MR. The kernel pins its pages; pin pins the Go object.
+// memoryRegion is an MR. The kernel pins its pages; pin keeps the Go object alive.
 type memoryRegion struct {
 	handle uint32
 	pin    runtime.Pinner
 }
 
-// RegMR implements prm.Hardware. The kernel pins the pages, which it counts against RLIMIT_MEMLOCK.
+// RegMR implements prm.Hardware. The kernel pins the pages and counts them against RLIMIT_MEMLOCK.
 func (h *hardware) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error) {
 	pd, err := h.pd(pdn)
 	if err != nil {
@@ -176,7 +176,7 @@ func (h *hardware) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rke
 	return out.LKey, out.RKey, nil
 }
 
-// destroyMR returns when the adapter does not use the memory any more.
+// destroyMR destroys an MR. It blocks until the adapter no longer accesses the memory.
 func (h *hardware) destroyMR(m *memoryRegion) error {
 	if err := h.ctx.Call(uverbs.MethodDeregMR, uverbs.Object(uverbs.AttrHandle, m.handle)); err != nil {
 		return err

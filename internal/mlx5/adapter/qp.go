@@ -9,12 +9,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// queuePair is a QP, or an XRC target that the context has opened, once or more.
+// queuePair is a QP, or an XRC target that the context has opened one or more times.
 type queuePair struct {
 	id      uint64
-	handles []uint32      // calls use the last one; under hardware.mu
-	state   atomic.Uint32 // verbs.QPState as ModifyQP has set it
-	failed  atomic.Bool   // an event says that the device has moved it to ERR
+	handles []uint32      // kernel's handles; calls use the last one; under hardware.mu
+	state   atomic.Uint32 // verbs.QPState of the last ModifyQP
+	failed  atomic.Bool   // an event reported that the device has moved the QP to ERR
 }
 
 // sigAll is IB_UVERBS_QP_CREATE_SQ_SIG_ALL of enum ib_uverbs_qp_create_flags.
@@ -28,7 +28,7 @@ func (h *hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
 	}
 	driver := createQP{buf: address(p.SQ), record: uint64(p.DBRec.Addr()), sendBBs: p.SQCount, flags: qpUARPageIndex,
 		userIndex: p.UserIndex, register: p.UAR.Index}
-	if p.RQ != nil { // the receive ring comes first in the buffer
+	if p.RQ != nil { // the receive ring is first in the buffer
 		driver.buf, driver.recvCount, driver.recvStride = address(p.RQ), p.RQCount, uint32(p.RQStride)
 	}
 	limits := uverbs.QPCap{MaxSendWR: uint32(p.Cap.MaxSendWR), MaxRecvWR: uint32(p.Cap.MaxRecvWR), MaxSendSGE: uint32(p.Cap.MaxSendSGE),
@@ -39,10 +39,10 @@ func (h *hardware) CreateQP(p prm.QPParams) (qpn uint32, err error) {
 	return h.createQP(p.Type, &limits, &driver, attrs)
 }
 
-// flags is attribute QP_FLAGS.
+// flags returns attribute QP_FLAGS.
 func flags(bits uint32) uverbs.Attr { return uverbs.In(uverbs.QPAttrFlags, &bits) }
 
-// parentsOf are the attributes for what a QP is made of.
+// parentsOf returns the attributes for the PD, CQs and SRQ of a QP.
 func (h *hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *hardware) parentsOf(p *prm.QPParams) (attrs []uverbs.Attr, err error) {
 	return attrs, nil
 }
 
-// createQP makes a QP; attrs are its parents.
+// createQP creates a QP in the kernel; attrs has its parents.
 func (h *hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *createQP, attrs []uverbs.Attr) (qpn uint32, err error) {
 	q := &queuePair{id: h.newID()}
 	var got uverbs.QPCap
@@ -103,7 +103,7 @@ func (h *hardware) createQP(typ verbs.QPType, limits *uverbs.QPCap, driver *crea
 	return qpn, nil
 }
 
-// qp is a QP with a handle of the kernel for it.
+// qp returns a QP and a kernel's handle of it.
 func (h *hardware) qp(qpn uint32) (q *queuePair, handle uint32, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,8 +140,8 @@ func (h *hardware) ModifyQP(qpn uint32, a *verbs.QPAttr, mask verbs.QPAttrMask) 
 	return nil
 }
 
-// QueryQP implements prm.Hardware. In RTS and SQD a failed work request moves the QP to ERR, of which only the
-// device knows: the query is a command of its firmware. Other failures raise an event.
+// QueryQP implements prm.Hardware. In RTS and SQD it queries the firmware, because a failed work request moves the QP to
+// ERR without an event. Other failures raise an event.
 func (h *hardware) QueryQP(qpn uint32) (verbs.QPState, error) {
 	q, handle, err := h.qp(qpn)
 	if err != nil {
@@ -171,7 +171,7 @@ func (h *hardware) destroyQP(handle uint32) error {
 	return h.ctx.Call(uverbs.MethodDestroyQP, uverbs.Object(uverbs.AttrHandle, handle), uverbs.Out(uverbs.DestroyAttrReply, &reply))
 }
 
-// DestroyQP implements prm.Hardware. Of a target that was opened several times it closes one handle.
+// DestroyQP implements prm.Hardware. For a target that was opened several times it closes one handle.
 func (h *hardware) DestroyQP(qpn uint32) error {
 	h.mu.Lock()
 	q, ok := h.qps[qpn]

@@ -5,15 +5,15 @@ import (
 	"github.com/gucx/gucx/internal/uverbs"
 )
 
-// Software is implemented by a uverbs.File whose device is a program: package fakekernel. An adapter sees stores
-// to its UAR pages. Software does not: the driver calls it, and it runs in the threads that post and poll.
+// Software is implemented by a uverbs.File whose device is software, as in package fakekernel. Software does not detect
+// stores to its UAR pages, so the driver calls it, and it runs in the threads that post and poll.
 type Software interface {
 	prm.Pollable
-	// Doorbell returns the doorbell that the driver calls after each store to a mapped UAR page; nil if the device
-	// reads memory without calls, as an adapter does.
+	// Doorbell returns the doorbell that the driver calls after each store to a mapped UAR page; nil if the device polls
+	// memory and needs no call.
 	Doorbell(page []byte) prm.Doorbell
-	// RecvDoorbell returns the doorbell that the driver calls after each post to an XRC SRQ, by the kernel's handle; nil if
-	// the device needs no call.
+	// RecvDoorbell returns the doorbell that the driver calls after each post to an XRC SRQ; nil if the device needs no
+	// call. srq is the kernel's handle.
 	RecvDoorbell(srq uint32) prm.RecvDoorbell
 }
 
@@ -25,7 +25,7 @@ func softwareOf(ctx *uverbs.Context) Software {
 	return nil
 }
 
-// softHardware is hardware over software, which polls drive.
+// softHardware is hardware whose device is software, which the pollers drive.
 type softHardware struct {
 	*hardware
 	prm.Pollable

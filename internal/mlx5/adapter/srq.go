@@ -13,8 +13,8 @@ func (h *hardware) CreateSRQ(p prm.SRQParams) (srqn uint32, err error) {
 	return h.createSRQ(p, verbs.SRQTypeBasic)
 }
 
-// createSRQ makes an SRQ; attrs are those of the type. The kernel computes the length of the queue from the depth and
-// the SGEs, which are those that the queue has room for.
+// createSRQ creates an SRQ; attrs are the attributes of its type. The kernel computes the length of the queue from the
+// depth and the number of SGEs, so createSRQ passes the number of SGEs for which the queue has space.
 func (h *hardware) createSRQ(p prm.SRQParams, typ verbs.SRQType, attrs ...uverbs.Attr) (srqn uint32, err error) {
 	pd, err := h.pd(p.PDN)
 	if err != nil {

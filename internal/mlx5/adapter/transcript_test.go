@@ -23,11 +23,11 @@ import (
 type transcriptAttr struct {
 	kind  string // object, const, in, out
 	id    uint16
-	value uint64   // of const, and the handle that is passed
-	after uint64   // the handle when the call returns
-	len   int      // of in and out, in bytes
-	data  []string // of in: hexadecimal, or @ and an address
-	reply []byte   // of out
+	value uint64   // const: the number; object: the handle before the call
+	after uint64   // object: the handle after the call
+	len   int      // in and out: length in bytes
+	data  []string // in: hexadecimal, or @ and an address
+	reply []byte   // out: the reply of the kernel
 }
 
 // transcriptCall is a recorded call.
@@ -38,7 +38,7 @@ type transcriptCall struct {
 	used  bool
 }
 
-// transcriptStep is what was done, and the calls for it.
+// transcriptStep is a step of the recorded program and its calls.
 type transcriptStep struct {
 	name  string
 	calls []*transcriptCall
@@ -119,7 +119,7 @@ func (c *transcriptCall) constant(id uint16) uint64 {
 	return 0
 }
 
-// opName is the name of a method, or of the command that it invokes.
+// opName returns the name of a method, or of the command that it invokes.
 func opName(m uverbs.Method, command uint64) string {
 	if m == uverbs.MethodInvokeWrite {
 		return uverbs.CommandNumber(command).String()
@@ -127,15 +127,15 @@ func opName(m uverbs.Method, command uint64) string {
 	return m.String()
 }
 
-// transcriptKernel replies to the calls of this package as the recorded calls of libmlx5 were replied to, and lists the
-// differences.
+// transcriptKernel replies to the calls of this package with the recorded replies to libmlx5, and lists the differences
+// between the calls.
 type transcriptKernel struct {
 	t       *testing.T
 	steps   []*transcriptStep
 	current int
-	equal   int // calls without a difference
+	equal   int // number of calls without a difference
 	diffs   []string
-	fds     map[uint64]uint64 // descriptors of the record, and the ones here
+	fds     map[uint64]uint64 // descriptors of this process by recorded descriptor
 	ends    []int
 	pages   []*offheap.Block
 }
@@ -156,7 +156,7 @@ func newTranscriptKernel(t *testing.T, path string) *transcriptKernel {
 	return k
 }
 
-// step starts the next step of the record, which must have the name.
+// step starts the next step of the record. The test fails if it has another name.
 func (k *transcriptKernel) step(name string) {
 	k.t.Helper()
 	k.finish()
@@ -164,7 +164,7 @@ func (k *transcriptKernel) step(name string) {
 	require.Equal(k.t, k.steps[k.current].name, name)
 }
 
-// finish lists the recorded calls of the step that were not made.
+// finish adds the recorded calls of the step that were not made to the differences.
 func (k *transcriptKernel) finish() {
 	for _, c := range k.steps[k.current].calls {
 		if !c.used {
@@ -177,18 +177,18 @@ func (k *transcriptKernel) differ(format string, args ...any) {
 	k.diffs = append(k.diffs, k.steps[k.current].name+": "+fmt.Sprintf(format, args...))
 }
 
-// match finds the recorded call for a call: in this step one that is equal, else one with the same name; else one of
-// another step, which is a difference.
+// match returns the recorded call for a call: an equal one of this step; otherwise the most similar one with the same
+// name of this step; otherwise one of another step, which is a difference.
 func (k *transcriptKernel) match(op string, attrs []uverbs.Attr) *transcriptCall {
 	var best *transcriptCall
 	var diffs []string
 	for _, c := range k.steps[k.current].calls {
-		if c.op != op || c.used || c.errno == unix.ENOSPC { // the probe for the ioctl
+		if c.op != op || c.used || c.errno == unix.ENOSPC { // ENOSPC: libmlx5 probes for the ioctl
 			continue
 		}
 		d := k.compare(c, attrs)
 		if len(d) > 0 && destroys(op) {
-			continue // that of another object
+			continue // the call destroys another object
 		}
 		if best == nil || len(d) < len(diffs) {
 			best, diffs = c, d
@@ -215,13 +215,13 @@ func (k *transcriptKernel) match(op string, attrs []uverbs.Attr) *transcriptCall
 	return nil
 }
 
-// destroys reports whether a call has nothing but the handle of an object, which it destroys.
+// destroys reports whether the only attribute of a call is the handle of the object that it destroys.
 func destroys(op string) bool {
 	verb, _, _ := strings.Cut(op, " ")
 	return slices.Contains([]string{"destroy", "free", "deregister", "close"}, verb)
 }
 
-// compare lists the differences of attributes.
+// compare returns the differences of attributes.
 func (k *transcriptKernel) compare(c *transcriptCall, attrs []uverbs.Attr) (diffs []string) {
 	for i := range attrs {
 		a := &attrs[i]
@@ -242,10 +242,10 @@ func (k *transcriptKernel) compare(c *transcriptCall, attrs []uverbs.Attr) (diff
 	return diffs
 }
 
-// descriptorAttrs are the attributes that have a descriptor, and not the handle of an object.
+// descriptorAttrs lists the attributes that contain a descriptor, not the handle of an object.
 var descriptorAttrs = map[string][]uint16{"create CQ": {3, 7}, "create SRQ": {10}, "create QP": {12}}
 
-// compareAttr lists the differences of an attribute.
+// compareAttr returns the differences of an attribute.
 func (k *transcriptKernel) compareAttr(op string, want *transcriptAttr, a *uverbs.Attr) []string {
 	kinds := map[uverbs.AttrKind]string{uverbs.AttrIn: "in", uverbs.AttrOut: "out", uverbs.AttrConst: "const", uverbs.AttrObject: "object"}
 	value := a.Value
@@ -269,7 +269,7 @@ func (k *transcriptKernel) compareAttr(op string, want *transcriptAttr, a *uverb
 	return nil
 }
 
-// compareData compares 4 bytes at a time, of addresses the lower 12 bits.
+// compareData compares data in units of 4 bytes, and of addresses only the lower 12 bits.
 func compareData(want []string, got []byte) (diffs []string) {
 	off := 0
 	for _, w := range want {
@@ -328,7 +328,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// amend replaces what the recorded kernel did not have: descriptors, limits of the device and types of GIDs.
+// amend replaces replies that differ in this test: descriptors, limits of the device and types of GIDs.
 func (k *transcriptKernel) amend(m uverbs.Method, command uverbs.CommandNumber, attrs []uverbs.Attr) error {
 	last := &attrs[len(attrs)-1]
 	switch {
@@ -337,7 +337,7 @@ func (k *transcriptKernel) amend(m uverbs.Method, command uverbs.CommandNumber, 
 	case command == uverbs.CmdCompChannel:
 		fd := uint32(k.pipe(uint64(binary.NativeEndian.Uint32(last.Data))))
 		copy(last.Data, uverbs.BytesOf(&fd))
-	case m == uverbs.MethodCreateSRQ: // the requested depth
+	case m == uverbs.MethodCreateSRQ: // reply with the requested depth
 		wanted := slices.IndexFunc(attrs, func(a uverbs.Attr) bool { return a.ID == 5 })
 		got := slices.IndexFunc(attrs, func(a uverbs.Attr) bool { return a.ID == 11 })
 		copy(attrs[got].Data, attrs[wanted].Data)
@@ -348,7 +348,7 @@ func (k *transcriptKernel) amend(m uverbs.Method, command uverbs.CommandNumber, 
 	return nil
 }
 
-// pipe is a descriptor in place of a recorded one.
+// pipe returns a descriptor that replaces a recorded one.
 func (k *transcriptKernel) pipe(recorded uint64) uint64 {
 	var fds [2]int
 	require.NoError(k.t, unix.Pipe2(fds[:], unix.O_CLOEXEC))

@@ -21,7 +21,7 @@ func (h *hardware) CloseXRCD(xrcdn uint32) error {
 	return h.ctx.Call(uverbs.MethodCloseXRCD, uverbs.Object(uverbs.AttrHandle, xrcdn))
 }
 
-// CreateXRCSRQ implements prm.XRCHardware. The adapter has one number for all SRQs, so it names the queue here, too.
+// CreateXRCSRQ implements prm.XRCHardware. An SRQ of the adapter has only one number, so handle and srqn are equal.
 func (h *hardware) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	h.mu.Lock()
 	cq, ok := h.cqs[p.CQN]
@@ -42,7 +42,7 @@ func (h *hardware) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
 	return qpn, qpn, err
 }
 
-// OpenTarget implements prm.XRCHardware. The kernel makes a handle for each time that a target is opened.
+// OpenTarget implements prm.XRCHardware. The kernel returns a new handle each time that a target is opened.
 func (h *hardware) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
 	q := &queuePair{id: h.newID()}
 	in := uverbs.OpenQP{UserHandle: q.id, XRCD: xrcdn, QPN: qpn, Type: uint8(verbs.QPTypeXRCRecv)}
@@ -50,7 +50,7 @@ func (h *hardware) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
 	if err = h.ctx.Invoke(uverbs.CmdOpenQP, uverbs.BytesOf(&in), uverbs.BytesOf(&out)); err != nil {
 		return 0, err
 	}
-	q.state.Store(uint32(verbs.QPStateRTS)) // another may have moved it
+	q.state.Store(uint32(verbs.QPStateRTS)) // another context may have moved it to any state
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known, ok := h.qps[qpn]; ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// device is all of the software HCA that is used here.
+// device lists the methods of the software HCA that this package uses.
 type device interface {
 	prm.Hardware
 	prm.XRCHardware
@@ -32,7 +32,7 @@ type device interface {
 type file struct {
 	k       *Kernel
 	hw      device
-	ctx     *verbs.Context // has opened hw
+	ctx     *verbs.Context // context of hw
 	watcher *watcher       // nil unless Config.Silicon
 
 	mu       sync.Mutex
@@ -75,14 +75,14 @@ type object struct {
 	parents []*object
 	users   int
 
-	number     uint32 // by which processes and peers know it
-	hw         uint32 // by which the software HCA knows it
+	number     uint32 // number for processes and peers
+	hw         uint32 // number in the software HCA
 	userHandle uint64
 	uar        prm.UAR
 	destroy    func() error
 }
 
-// Kinds of objects, by enum uverbs_default_objects of ib_user_ioctl_cmds.h.
+// Types of objects, by enum uverbs_default_objects of ib_user_ioctl_cmds.h.
 const (
 	kindPD   = 1
 	kindCQ   = 3
@@ -96,7 +96,7 @@ const (
 
 var kindNames = map[uint16]string{kindPD: "PD", kindCQ: "CQ", kindQP: "QP", kindSRQ: "SRQ", kindAH: "AH", kindMR: "MR", kindXRCD: "XRC domain", kindUAR: "UAR page"}
 
-// add makes an object with parents. Handles begin at 0, as those of the kernel do.
+// add adds an object and assigns its handle. Handles begin at 0, as in the kernel.
 func (f *file) add(o *object) *object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +110,7 @@ func (f *file) add(o *object) *object {
 	return o
 }
 
-// find returns the object of a kind with a handle. EINVAL if there is none.
+// find returns the object of a type with a handle. Error: EINVAL if there is none.
 func (f *file) find(kind uint16, handle uint64) (*object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func (f *file) find(kind uint16, handle uint64) (*object, error) {
 	return nil, unix.EINVAL
 }
 
-// findNumber returns the object that the software HCA knows by a number; nil if there is none.
+// findNumber returns the object with a number in the software HCA, or nil.
 func (f *file) findNumber(kind uint16, hw uint32) *object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *file) findNumber(kind uint16, hw uint32) *object {
 	return nil
 }
 
-// remove destroys an object. EBUSY while another one uses it.
+// remove destroys an object. Error: EBUSY while another object uses it.
 func (f *file) remove(kind uint16, handle uint64) error {
 	o, err := f.find(kind, handle)
 	if err != nil {
@@ -157,7 +157,7 @@ func (f *file) remove(kind uint16, handle uint64) error {
 	return nil
 }
 
-// errnoOf is the kernel's error number for an error of the software HCA.
+// errnoOf returns the kernel's error number for an error of the software HCA.
 func errnoOf(err error) error {
 	var errno unix.Errno
 	switch {
@@ -208,7 +208,7 @@ func (f *file) Ioctl(m uverbs.Method, driver uverbs.Driver, attrs []uverbs.Attr)
 	return nil
 }
 
-// Write implements uverbs.File. The driver mlx5 has no commands that are written.
+// Write implements uverbs.File. Driver mlx5 uses no commands by write.
 func (f *file) Write([]byte, bool) error { return unix.EOPNOTSUPP }
 
 // Map implements uverbs.File.
@@ -244,9 +244,9 @@ func (f *file) Unmap(mem []byte) error {
 	return nil
 }
 
-// Close implements uverbs.File. Objects that are left are destroyed, those that use others first.
+// Close implements uverbs.File. It destroys the remaining objects, users before the objects that they use.
 func (f *file) Close() error {
-	err := f.k.before(Call{Op: "close"}) // the file is closed all the same
+	err := f.k.before(Call{Op: "close"}) // close the file even after an error
 	if f.watcher != nil {
 		f.watcher.stop()
 	}
@@ -273,7 +273,7 @@ func (f *file) Close() error {
 	return errors.Join(errs...)
 }
 
-// handles are those of all objects of a kind, in order.
+// handles returns the sorted handles of all objects of a type.
 func (f *file) handles(kind uint16) (list []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -329,7 +329,7 @@ func (f *file) AsyncEvent(t verbs.EventType, number uint32) {
 	}
 }
 
-// raise queues an asynchronous event of an object that the process knows by a handle.
+// raise queues an asynchronous event of the object with a user handle.
 func (f *file) raise(userHandle uint64, t verbs.EventType) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,31 +17,32 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Config makes a kernel.
+// Config is the configuration of a Kernel.
 type Config struct {
-	// Name of the device; "" means "mlx5_fake0". It must start with "mlx5".
+	// Name is the name of the device, which must start with "mlx5". "" means "mlx5_fake0".
 	Name string
-	// Device is the software HCA behind each open file.
+	// Device is the configuration of the software HCA of each open file.
 	Device softhca.Config
-	// Silicon: the device polls the doorbell records, and the driver does not call it.
+	// Silicon means that the device polls the doorbell records and the driver does not call it.
 	Silicon bool
-	// InfiniBand makes the port one of InfiniBand, not of RoCE.
+	// InfiniBand means that the port is an InfiniBand port, not a RoCE port.
 	InfiniBand bool
-	// Before is called before each call of the kernel, which fails with the error if there is one. It may be called by
-	// several goroutines. nil does nothing.
+	// Before is called before each call of the kernel. If it returns an error, the call fails with that error. Several
+	// goroutines may call it. It may be nil.
 	Before func(Call) error
-	// After may change what the kernel returns. nil changes nothing.
+	// After is called after a successful call of the kernel and may change the reply. It may be nil.
 	After func(Call)
 }
 
-// Call is a call of the kernel. Its memory belongs to the caller, who uses it until the call returns.
+// Call is a call of the kernel. The process that makes the call owns the memory of its attributes.
 type Call struct {
-	// Op says what is called: the name of an ioctl, such as "create QP", or "open", "map", "unmap", "close".
+	// Op is the name of the call: of an ioctl, such as "create QP", or "open", "map", "unmap", "close".
 	Op    string
-	attrs []uverbs.Attr // of an ioctl
+	attrs []uverbs.Attr // attributes of an ioctl
 }
 
-// Data returns the memory of the attribute with an ID, by the kernel's headers; nil if there is none, or it is a number.
+// Data returns the memory of the attribute with an ID of the kernel's headers; nil if the call has no such attribute or
+// the attribute is a number.
 func (c Call) Data(id uint16) []byte {
 	if a := c.attr(id); a != nil {
 		return a.Data
@@ -60,7 +61,7 @@ func (c Call) Replies() iter.Seq2[uint16, []byte] {
 	}
 }
 
-// attr returns the attribute with an ID; nil if there is none.
+// attr returns the attribute with an ID, or nil.
 func (c Call) attr(id uint16) *uverbs.Attr {
 	for i := range c.attrs {
 		if c.attrs[i].ID == id {
@@ -70,7 +71,7 @@ func (c Call) attr(id uint16) *uverbs.Attr {
 	return nil
 }
 
-// Kernel is a kernel with one device. Any goroutine may call its methods.
+// Kernel is a kernel with one device. Several goroutines may call its methods.
 type Kernel struct {
 	cfg Config
 
@@ -81,7 +82,7 @@ type Kernel struct {
 
 const defaultName = "mlx5_fake0"
 
-// New makes a kernel.
+// New returns a kernel.
 func New(cfg Config) *Kernel {
 	if cfg.Name == "" {
 		cfg.Name = defaultName
@@ -89,7 +90,7 @@ func New(cfg Config) *Kernel {
 	return &Kernel{cfg: cfg, live: map[string]int{}, files: map[*file]struct{}{}}
 }
 
-// Devices lists the kernel's device, as connectx.Devices lists those of the system.
+// Devices returns the kernel's device, as connectx.Devices returns those of the system.
 func (k *Kernel) Devices(queues mlx5.Config) ([]*verbs.Device, error) {
 	return adapter.Devices(system{k}, queues)
 }
@@ -97,10 +98,10 @@ func (k *Kernel) Devices(queues mlx5.Config) ([]*verbs.Device, error) {
 // system is the uverbs.Kernel of a Kernel.
 type system struct{ *Kernel }
 
-// node is the device's file in sysfs and in /dev/infiniband.
+// node is the name of the device in sysfs and in /dev/infiniband.
 const node = "uverbs0"
 
-// modalias is that of a ConnectX-4: vendor 15b3, device 1013.
+// modalias is the modalias of a ConnectX-4: vendor 15b3, device 1013.
 const modalias = "pci:v000015B3d00001013sv000015B3sd00000001bc02sc07i00"
 
 // Sys implements uverbs.Kernel.
@@ -115,8 +116,8 @@ func (k system) Sys() fs.FS {
 	}
 }
 
-// Live counts what processes have made and not destroyed, by kind: files, mappings and objects. Kinds without any are
-// left out.
+// Live returns the number of files, mappings and objects that processes have created and not destroyed, by type. It omits
+// types with the number 0.
 func (k *Kernel) Live() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,7 +132,7 @@ func (k *Kernel) count(kind string, n int) {
 	}
 }
 
-// before returns the error with which a test makes a call fail.
+// before returns the error of Config.Before.
 func (k *Kernel) before(c Call) error {
 	if k.cfg.Before == nil {
 		return nil
@@ -163,12 +164,12 @@ func (k system) Open(path string) (uverbs.File, error) {
 	return f, nil
 }
 
-// Remove raises the event that the device was removed, in each open file. Calls of a device that was removed fail
-// with EIO: Config.Before can do that.
+// Remove raises the event of a removed device in each open file. Calls of a removed device fail with EIO, which
+// Config.Before must return.
 func (k *Kernel) Remove() {
 	k.mu.Lock()
 	files := slices.Collect(maps.Keys(k.files))
-	k.mu.Unlock() // a file locks itself first, then the kernel
+	k.mu.Unlock() // lock order: first the file, then the kernel
 	for _, f := range files {
 		f.raise(0, verbs.EventDeviceFatal)
 	}

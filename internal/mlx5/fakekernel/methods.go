@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// methods and commands are what the kernel has of the driver mlx5.
+// methods and commands are the handlers of the methods and commands that the kernel implements.
 var (
 	methods  map[uverbs.Method]func(*file, *request) error
 	commands map[uverbs.CommandNumber]func(*file, *request) error
@@ -35,7 +35,8 @@ func init() {
 	}
 }
 
-// destroy is a method that destroys the object in an attribute, and replies with counts of its events in replyLen bytes.
+// destroy returns a method that destroys the object in an attribute and replies with the counts of its events, of replyLen
+// bytes.
 func destroy(kind, attr uint16, replyLen int) func(*file, *request) error {
 	return func(f *file, r *request) error {
 		handle := r.object(attr)
@@ -206,7 +207,7 @@ func (f *file) gidEntry(r *request) error {
 	return f.putGID(out)
 }
 
-// allocUAR makes a page whose offset is its number.
+// allocUAR allocates a UAR page, whose mmap offset is derived from its number.
 func (f *file) allocUAR(r *request) error {
 	typ, offset, n, index := r.constant(0x1001), r.out(0x1002, 8), r.out(0x1003, 4), r.out(0x1004, 4)
 	if r.object(0x1000); r.err != nil {
@@ -227,7 +228,7 @@ func (f *file) allocUAR(r *request) error {
 	return nil
 }
 
-// uarPage finds a page by its index.
+// uarPage returns the UAR page with an index.
 func (f *file) uarPage(index uint32) (*object, error) {
 	for _, handle := range f.handles(kindUAR) {
 		if o, err := f.find(kindUAR, uint64(handle)); err == nil && o.number == index {
@@ -253,7 +254,7 @@ func (f *file) allocPD(r *request) error {
 	return nil
 }
 
-// regMR takes struct ib_uverbs_reg_mr.
+// regMR executes a command with struct ib_uverbs_reg_mr.
 func (f *file) regMR(r *request) error {
 	in, out := r.in(attrCoreIn, 40), r.out(attrCoreOut, 12)
 	if r.err != nil {
@@ -278,7 +279,7 @@ func (f *file) regMR(r *request) error {
 	return nil
 }
 
-// createAH takes struct ib_uverbs_create_ah. The address of the neighbor is made of its GID.
+// createAH executes a command with struct ib_uverbs_create_ah. It derives the address of the neighbor from the GID.
 func (f *file) createAH(r *request) error {
 	in, out, driver := r.in(attrCoreIn, 56), r.out(attrCoreOut, 4), r.out(uverbs.AttrDriverOut, 16)
 	if r.err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/gucx/gucx/internal/uverbs"
 )
 
-// pipe is a descriptor of the kernel from which a process reads records: a channel of events. The process closes its
-// end, read; the kernel has the other one.
+// pipe is a channel of events: the process reads records from descriptor read, which it closes; the kernel writes records
+// to descriptor end.
 type pipe struct{ read, end int }
 
-// newPipe makes a pipe that preserves the boundaries of records.
+// newPipe returns a pipe that preserves the boundaries of records.
 func newPipe() (*pipe, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -21,12 +21,12 @@ func newPipe() (*pipe, error) {
 	return &pipe{read: fds[0], end: fds[1]}, nil
 }
 
-// write queues a record. Without room, or a reader, the record is lost.
+// write queues a record. It drops the record if the pipe is full or the process has closed it.
 func (p *pipe) write(record []byte) {
 	_ = unix.Sendto(p.end, record, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 }
 
-// hungUp reports whether the process has closed its end.
+// hungUp reports whether the process has closed its descriptor.
 func (p *pipe) hungUp() bool {
 	fds := []unix.PollFd{{Fd: int32(p.end)}}
 	n, err := unix.Poll(fds, 0)
@@ -35,5 +35,5 @@ func (p *pipe) hungUp() bool {
 
 func (p *pipe) close() error { return os.NewSyscallError("close", unix.Close(p.end)) }
 
-// uint64Bytes is a number in the byte order of the host.
+// uint64Bytes returns a number in the byte order of the host.
 func uint64Bytes(v uint64) []byte { return append([]byte(nil), uverbs.BytesOf(&v)...) }

@@ -40,7 +40,7 @@ type eventSink struct {
 // CompletionEvent implements prm.CQSink.
 func (s eventSink) CompletionEvent() { s.channel.write(uint64Bytes(s.userHandle)) }
 
-// createCQ takes struct mlx5_ib_create_cq as the driver's data.
+// createCQ executes a method with struct mlx5_ib_create_cq as driver data.
 func (f *file) createCQ(r *request) error {
 	depth, user, vector := r.in(1, 4), r.in(2, 8), r.in(4, 4)
 	got, driver, reply := r.out(6, 4), r.in(uverbs.AttrDriverIn, 32), r.out(uverbs.AttrDriverOut, 8)
@@ -80,10 +80,11 @@ func (f *file) createCQ(r *request) error {
 	return nil
 }
 
-// basicSRQs is the first number of basic SRQs, which peers do not use: those of XRC have others.
+// basicSRQs is the first number of basic SRQs. XRC SRQs, which peers address by number, have lower numbers.
 const basicSRQs = 1 << 23
 
-// createSRQ takes struct mlx5_ib_create_srq as the driver's data, and computes the length of the queue as the driver does.
+// createSRQ executes a method with struct mlx5_ib_create_srq as driver data. It computes the length of the queue like the
+// driver.
 func (f *file) createSRQ(r *request) error {
 	user, depth, sges, limit, typ := r.in(4, 8), r.in(5, 4), r.in(6, 4), r.in(7, 4), verbs.SRQType(r.constant(9))
 	gotDepth, gotSGEs, driver, reply := r.out(11, 4), r.out(12, 4), r.in(uverbs.AttrDriverIn, 32), r.out(uverbs.AttrDriverOut, 8)
@@ -149,7 +150,7 @@ func (f *file) createXRCSRQ(r *request, o *object, params prm.SRQParams) error {
 	return nil
 }
 
-// modifySRQ takes struct ib_uverbs_modify_srq.
+// modifySRQ executes a command with struct ib_uverbs_modify_srq.
 func (f *file) modifySRQ(r *request) error {
 	in := r.in(attrCoreIn, 16)
 	if r.err != nil {
@@ -166,7 +167,7 @@ func (f *file) modifySRQ(r *request) error {
 	return f.hw.ArmSRQ(srq.hw, int(in.u32(12)))
 }
 
-// createQP takes struct mlx5_ib_create_qp as the driver's data.
+// createQP executes a method with struct mlx5_ib_create_qp as driver data.
 func (f *file) createQP(r *request) error {
 	user, limits, typ := r.in(7, 8), r.in(8, 20), verbs.QPType(r.constant(9))
 	got, number, driver, reply := r.out(13, 20), r.out(14, 4), r.in(uverbs.AttrDriverIn, 56), r.out(uverbs.AttrDriverOut, 40)
@@ -190,11 +191,11 @@ func (f *file) createQP(r *request) error {
 	r.made(0, f.add(o).handle)
 	copy(got, limits)
 	number.put32(0, o.number)
-	reply.put32(0, 1<<31) // MLX5_IB_INVALID_BFREG: the page is the process's
+	reply.put32(0, 1<<31) // MLX5_IB_INVALID_BFREG: the process has allocated the UAR page
 	return nil
 }
 
-// createQueues makes a QP with queues.
+// createQueues creates a QP with queues, that is, any QP but an XRC target.
 func (f *file) createQueues(r *request, o *object, typ verbs.QPType, driver input) error {
 	uar, err := f.uarPage(driver.u32(36))
 	if err != nil {
@@ -252,7 +253,7 @@ func (f *file) createTarget(r *request, o *object) error {
 	return nil
 }
 
-// openQP takes struct ib_uverbs_open_qp.
+// openQP executes a command with struct ib_uverbs_open_qp.
 func (f *file) openQP(r *request) error {
 	in, out := r.in(attrCoreIn, 32), r.out(attrCoreOut, 32)
 	if r.err != nil {
@@ -272,7 +273,7 @@ func (f *file) openQP(r *request) error {
 	return nil
 }
 
-// openXRCD takes struct ib_uverbs_open_xrcd.
+// openXRCD executes a command with struct ib_uverbs_open_xrcd.
 func (f *file) openXRCD(r *request) error {
 	in, out := r.in(attrCoreIn, 16), r.out(attrCoreOut, 4)
 	if r.err != nil {
@@ -286,7 +287,7 @@ func (f *file) openXRCD(r *request) error {
 	return nil
 }
 
-// modifyQP takes struct ib_uverbs_modify_qp.
+// modifyQP executes a command with struct ib_uverbs_modify_qp.
 func (f *file) modifyQP(r *request) error {
 	in := r.in(attrCoreIn, 112)
 	if r.err != nil {
@@ -306,7 +307,7 @@ func (f *file) modifyQP(r *request) error {
 	return f.hw.ModifyQP(qp.hw, &attr, verbs.QPAttrMask(in.u32(68)))
 }
 
-// queryQP fills struct ib_uverbs_query_qp_resp, but for the attributes.
+// queryQP fills the state in struct ib_uverbs_query_qp_resp, but no other attributes.
 func (f *file) queryQP(r *request) error {
 	in, out := r.in(attrCoreIn, 16), r.out(attrCoreOut, 128)
 	if r.err != nil {

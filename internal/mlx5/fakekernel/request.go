@@ -15,21 +15,21 @@ const (
 	attrCommand = 2
 )
 
-// request is an ioctl with the first error of its attributes. The offsets that handlers read and write are those of
+// request is an ioctl, with the first error in its attributes. Handlers read and write structs at the offsets of
 // ib_user_verbs.h and mlx5-abi.h.
 type request struct {
 	Call
 	err error
 }
 
-// fail notes that an attribute is wrong.
+// fail records the error of an attribute, unless there is an earlier one.
 func (r *request) fail(err unix.Errno) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// in is the data of an attribute that passes n bytes. EINVAL for another length.
+// in returns the data of an attribute of n bytes. Error: EINVAL for another length.
 func (r *request) in(id uint16, n int) input {
 	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrIn || len(a.Data) != n {
@@ -39,7 +39,7 @@ func (r *request) in(id uint16, n int) input {
 	return a.Data
 }
 
-// out is where an attribute of n bytes is stored. ENOSPC if there is less room.
+// out returns the memory for a reply attribute of n bytes. Error: ENOSPC if the process passed less memory.
 func (r *request) out(id uint16, n int) output {
 	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrOut || len(a.Data) < n {
@@ -49,7 +49,7 @@ func (r *request) out(id uint16, n int) output {
 	return a.Data
 }
 
-// object is the handle or descriptor in an attribute.
+// object returns the handle or descriptor in an attribute.
 func (r *request) object(id uint16) uint64 {
 	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrObject {
@@ -62,14 +62,14 @@ func (r *request) object(id uint16) uint64 {
 // has reports whether there is an attribute.
 func (r *request) has(id uint16) bool { return r.attr(id) != nil }
 
-// made stores the handle or descriptor of a new object.
+// made stores the handle or descriptor of a new object in an attribute.
 func (r *request) made(id uint16, handle uint32) {
 	if a := r.attr(id); a != nil {
 		a.Value = uint64(handle)
 	}
 }
 
-// constant is the number in an attribute.
+// constant returns the number in an attribute.
 func (r *request) constant(id uint16) uint64 {
 	a := r.attr(id)
 	if a == nil || a.Kind != uverbs.AttrConst {

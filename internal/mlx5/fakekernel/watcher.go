@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/mlx5/prm"
 )
 
-// watcher polls doorbell records, for a device that the driver does not call.
+// watcher polls doorbell records for a device that the driver does not call (Config.Silicon).
 type watcher struct {
 	hw      device
 	stopped atomic.Bool
@@ -18,7 +18,7 @@ type watcher struct {
 
 	mu   sync.Mutex
 	next int
-	rows map[int]func() bool // each looks at one record; true if there was something new
+	rows map[int]func() bool // each polls one record and reports whether it has changed
 }
 
 // After idleLooks polls without a change the watcher sleeps for pause.
@@ -38,7 +38,7 @@ func (w *watcher) stop() {
 	<-w.done
 }
 
-// run looks, until stop.
+// run polls until stop.
 func (w *watcher) run() {
 	defer close(w.done)
 	attention := w.hw.Attention()
@@ -58,7 +58,7 @@ func (w *watcher) run() {
 	}
 }
 
-// look looks at each record once.
+// look polls each record once.
 func (w *watcher) look() (found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *watcher) look() (found bool) {
 	return found
 }
 
-// add adds a row; the function that it returns removes the row, and waits while a row runs.
+// add adds a row. remove removes the row and waits until no row is running.
 func (w *watcher) add(row func() bool) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (f *file) watchQP(qpn uint32, p *prm.QPParams) (remove func()) {
 	})
 }
 
-// neverArmed is an arm word with a command that no arm has.
+// neverArmed is an arm word with an invalid command, which differs from all arm words.
 const neverArmed = uint32(1<<32 - 1)
 
 // watchCQ polls the arm word of a CQ.
@@ -122,7 +122,7 @@ func (f *file) watchCQ(cqn uint32, p *prm.CQParams) (remove func()) {
 	})
 }
 
-// watchSRQ polls the counter of an SRQ, if the device needs to know of its posts.
+// watchSRQ polls the counter of an SRQ if the device needs a doorbell for its posts.
 func (f *file) watchSRQ(srq uint32, record prm.DBRec) (remove func()) {
 	if f.watcher == nil {
 		return nothing
@@ -143,5 +143,5 @@ func (f *file) watchSRQ(srq uint32, record prm.DBRec) (remove func()) {
 	})
 }
 
-// log2 is the logarithm of a power of two.
+// log2 returns the logarithm of a power of two.
 func log2(n uint32) uint8 { return uint8(bits.TrailingZeros32(n)) }
