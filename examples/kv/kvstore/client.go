@@ -16,50 +16,50 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// ClientConfig configures a Client.
+// ClientConfig is the configuration of a Client.
 type ClientConfig struct {
-	// Network is as in Config; Addresses are those of the replicas.
+	// Network is as in Config; Addresses are the addresses of the replicas.
 	Network   string
 	Addresses []string
 }
 
-// Client is a client of a store. When its connection has failed, it connects again, to the replica that serves then. All
-// methods may be called by any goroutine. They wait for a server until their context ends.
+// Client is a client of a store. If its connection fails, it connects to the replica that serves. Several goroutines may
+// call its methods. They block until a server serves or their context is done.
 type Client struct {
 	c   *ucp.Context
 	cfg ClientConfig
 
-	session    atomic.Pointer[session] // the latest
-	connecting chan struct{}           // has room for one: the goroutine that connects
+	session    atomic.Pointer[session] // latest session
+	connecting chan struct{}           // capacity 1: contains a value while a goroutine connects
 	open       context.Context
 	shut       context.CancelFunc
 	stats      Stats
 
-	watching    sync.Mutex // of what follows
+	watching    sync.Mutex // protects the fields below
 	watches     map[uint32]func(Change)
-	watchNumber uint32 // of the latest watch
+	watchNumber uint32 // number of the latest watch
 }
 
 // Stats counts lookups.
 type Stats struct {
-	Torn   atomic.Uint64 // slots that were read while they were written
-	Moved  atomic.Uint64 // searches in vain while keys moved
-	Called atomic.Uint64 // lookups by a call
+	Torn   atomic.Uint64 // slots read while the server was writing them
+	Moved  atomic.Uint64 // searches repeated because keys moved
+	Called atomic.Uint64 // lookups by a call of the server
 }
 
-// session is a connection to a server that serves.
+// session is a connection to the primary.
 type session struct {
 	cl     *Client
 	server info
 	rpc    *ucprpc.Client
 	table  *ucprpc.Memory
-	moves  atomic.Uint64 // of the header, at some time since the session began
+	moves  atomic.Uint64 // move counter of the header, at some time since the start of the session
 
 	lease   time.Duration // see lease
-	until   atomic.Int64  // how long the server is the primary for certain, as sinceStart
-	renewal sync.Mutex    // of what follows
-	beat    uint64        // of the header
-	seen    time.Duration // when the latest get of it began
+	until   atomic.Int64  // time until which the server is certainly the primary, as sinceStart
+	renewal sync.Mutex    // protects the fields below
+	beat    uint64        // beat counter of the header
+	seen    time.Duration // start of the latest get of beat, as sinceStart
 }
 
 // Dial connects to a store.
@@ -76,14 +76,14 @@ func Dial(ctx context.Context, c *ucp.Context, cfg ClientConfig) (*Client, error
 	return cl, nil
 }
 
-// Pauses between attempts to connect to any replica, and how long each may take.
+// Pauses between attempts to connect, and the timeout of an attempt.
 const (
 	connectPause = 10 * time.Millisecond
 	connectLimit = 2 * time.Second
 )
 
-// connected returns a session other than failed, and connects if there is none. It returns when ctx ends, also while
-// another goroutine connects.
+// connected returns a session other than failed, and connects if there is none. It blocks until then or until ctx is
+// done, also while another goroutine connects.
 func (cl *Client) connected(ctx context.Context, failed *session) (*session, error) {
 	if s := cl.session.Load(); s != failed {
 		return s, nil
@@ -122,7 +122,7 @@ func (cl *Client) connected(ctx context.Context, failed *session) (*session, err
 	return nil, ucs.ErrClosed
 }
 
-// dial connects to a server. The client of ucprpc does not wait for a next connection: that may be to a server which
+// dial connects to a server. The ucprpc client does not reconnect, because a new connection could be to a server that
 // does not serve.
 func (cl *Client) dial(ctx context.Context, address string) (_ *session, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
@@ -154,7 +154,7 @@ func (s *session) start(ctx context.Context) error {
 	if s.server.Role != primary {
 		return errNotPrimary
 	}
-	s.lease = s.server.Lease / 2 // the clocks differ by less
+	s.lease = s.server.Lease / 2 // tolerates clocks whose rates differ by up to a factor of 2
 	s.until.Store(int64(s.seen + s.lease))
 	if s.table, err = s.rpc.Open(ctx, s.server.ID); err != nil {
 		return err
@@ -166,7 +166,8 @@ func (s *session) start(ctx context.Context) error {
 	return err
 }
 
-// Get returns the value of a key: in buf, if that has a capacity of SlotLen bytes, otherwise in memory of its own.
+// Get returns the value of a key: in buf, if buf has a capacity of SlotLen bytes or more, otherwise in new memory. Error:
+// ErrNoKey if the store does not have the key.
 func (cl *Client) Get(ctx context.Context, key string, buf []byte) ([]byte, error) {
 	var failed *session
 	var busy time.Duration
@@ -187,16 +188,16 @@ func (cl *Client) Get(ctx context.Context, key string, buf []byte) ([]byte, erro
 	}
 }
 
-// SlotLen is how many bytes a lookup reads.
+// SlotLen returns the length of a slot in bytes, which a lookup reads.
 func (cl *Client) SlotLen() int { return cl.session.Load().server.SlotLen }
 
-// Limits of a lookup without the server, which then calls it.
+// Limits of a lookup by get. A lookup beyond them calls the server.
 const (
 	maxSearches = 8
-	maxReads    = 32 // of slots, in one search
+	maxReads    = 32 // reads of slots in one search
 )
 
-// errCall says that a search is left to the server.
+// errCall means that the client must call the server for the lookup.
 var errCall = errors.New("call the server")
 
 func (s *session) get(ctx context.Context, key string, buf []byte) ([]byte, error) {
@@ -229,7 +230,7 @@ func (s *session) get(ctx context.Context, key string, buf []byte) ([]byte, erro
 	return s.rpc.Call(ctx, methodGet, []byte(key), buf)
 }
 
-// search reads the slots that may have the key. If keys move meanwhile it may miss the key.
+// search reads the slots that may contain the key. It may miss the key if keys move during the search.
 func (s *session) search(ctx context.Context, key string, slot []byte) ([]byte, error) {
 	h := s.server.shape
 	for i, reads := home(key, h.Slots), 0; i < h.Slots+spareSlots; reads++ {
@@ -242,7 +243,7 @@ func (s *session) search(ctx context.Context, key string, slot []byte) ([]byte, 
 		e, err := readSlot(slot)
 		switch {
 		case err != nil:
-			s.cl.stats.Torn.Add(1) // read it again
+			s.cl.stats.Torn.Add(1) // read the slot again
 		case string(e.key) == key:
 			return e.value, nil
 		case len(e.key) == 0:
@@ -254,7 +255,7 @@ func (s *session) search(ctx context.Context, key string, slot []byte) ([]byte, 
 	return nil, ErrNoKey
 }
 
-// moved reports whether keys may have moved since s.moves was before.
+// moved reports whether keys may have moved since s.moves had the value before.
 func (s *session) moved(ctx context.Context, buf []byte, before uint64) (bool, error) {
 	head := append(buf[:0], make([]byte, 8)...)
 	if err := s.table.Get(ctx, head, headMoves); err != nil {
@@ -265,14 +266,14 @@ func (s *session) moved(ctx context.Context, buf []byte, before uint64) (bool, e
 	return now != before || now%2 == 1, nil
 }
 
-// start is when sinceStart is 0.
+// start is the time at which sinceStart is 0.
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
 
-// hasLease reports that the server is still the primary. A table may be readable when its server has ended, and another
-// one serves; but that waits for a lease, and the header has changed: the server was alive since the get of the header
-// before it.
+// hasLease reports whether the server is certainly still the primary. The table of a server may be readable after the
+// server has exited and the backup has become the primary. But the backup waits for a lease, and a change of the beat
+// counter shows that the server was alive after the start of the previous get of the header.
 func (s *session) hasLease(ctx context.Context) bool {
 	now := sinceStart()
 	until := time.Duration(s.until.Load())
@@ -284,14 +285,14 @@ func (s *session) hasLease(ctx context.Context) bool {
 	return now < until
 }
 
-// renew reads the header, unless it has done so a moment ago.
+// renew reads the header, unless it has read it recently.
 func (s *session) renew(ctx context.Context) {
 	now, head := sinceStart(), make([]byte, 8)
 	if now-s.seen < s.lease/16 {
 		return
 	}
 	if s.table.Get(ctx, head, headBeat) != nil {
-		return // the call that follows fails, too
+		return // the caller calls the server, which returns the error
 	}
 	if beat := binary.LittleEndian.Uint64(head); beat != s.beat {
 		s.until.Store(int64(s.seen + s.lease))
@@ -300,8 +301,8 @@ func (s *session) renew(ctx context.Context) {
 	s.seen = now
 }
 
-// Put writes the value of a key. When it returns nil, every later Get of any client gets that value, or a later one.
-// ErrUnknown if the connection fails before the reply.
+// Put writes the value of a key. After Put has returned nil, each Get of any client returns that value or a later one.
+// Error: ErrUnknown if the connection fails before the reply.
 func (cl *Client) Put(ctx context.Context, key string, value []byte) error {
 	if len(key) > MaxKey || len(value) > MaxValue {
 		return ErrTooLong
@@ -309,7 +310,7 @@ func (cl *Client) Put(ctx context.Context, key string, value []byte) error {
 	return cl.update(ctx, methodPut, appendPut(make([]byte, 0, 2+len(key)+len(value)), key, value))
 }
 
-// Remove removes a key. ErrNoKey if there is none; ErrUnknown as for Put.
+// Remove removes a key. Errors: ErrNoKey if the store does not have the key; ErrUnknown as for Put.
 func (cl *Client) Remove(ctx context.Context, key string) error {
 	return cl.update(ctx, methodRemove, []byte(key))
 }
@@ -322,8 +323,8 @@ func (cl *Client) update(ctx context.Context, m ucprpc.Method, request []byte) e
 	return err
 }
 
-// call calls the server that serves, and the next one if the connection fails before the request was sent, or m is
-// idempotent. It repeats a call that was rejected because a limit was reached.
+// call calls the primary. If the connection fails before the request is sent, or m is idempotent, it calls the next
+// primary. It repeats a call that the server rejected because of a limit.
 func (cl *Client) call(ctx context.Context, m ucprpc.Method, request []byte) error {
 	var failed *session
 	var busy time.Duration
@@ -344,15 +345,15 @@ func (cl *Client) call(ctx context.Context, m ucprpc.Method, request []byte) err
 	}
 }
 
-// isBusy reports that an operation did not run because a limit was reached, and can be repeated.
+// isBusy reports whether the server rejected an operation because of a limit, so that the client can repeat it.
 func isBusy(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && ucprpc.CodeOf(err) == ucprpc.CodeBusy
 }
 
-// maxBusyPause bounds the pause before an operation that was rejected with CodeBusy is repeated.
+// maxBusyPause is the maximum pause before the client repeats an operation that was rejected with CodeBusy.
 const maxBusyPause = time.Second
 
-// pause waits before such an operation is repeated, each time for longer.
+// pause waits before the client repeats a rejected operation. It doubles *last up to maxBusyPause.
 func (cl *Client) pause(ctx context.Context, last *time.Duration) {
 	*last = min(max(2**last, time.Millisecond), maxBusyPause)
 	select {
@@ -362,7 +363,7 @@ func (cl *Client) pause(ctx context.Context, last *time.Duration) {
 	}
 }
 
-// hasFailed reports whether an error means that the session cannot be used any more, and another one may.
+// hasFailed reports whether an error means that the session has failed and the client must connect again.
 func (s *session) hasFailed(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
@@ -380,7 +381,7 @@ func (cl *Client) Stats() *Stats { return &cl.stats }
 // Close closes the client. Operations in progress fail.
 func (cl *Client) Close() error {
 	cl.shut()
-	cl.connecting <- struct{}{} // another goroutine that connects returns soon
+	cl.connecting <- struct{}{} // waits for a goroutine that connects, which returns soon
 	defer func() { <-cl.connecting }()
 	s := cl.session.Load()
 	if s == nil {

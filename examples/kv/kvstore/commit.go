@@ -11,12 +11,12 @@ import (
 type update struct {
 	entry
 	remove bool
-	call   *ucprpc.Call // ends when the update was executed; nil at a backup
+	call   *ucprpc.Call // replied to when the update was executed; nil at a backup
 }
 
-// commit executes an update at the backup and then here, so that no client reads an update that can still be lost, and
-// then ends the call. Updates that arrive while others are being written to the log of the backup are written together.
-// Nothing waits: the goroutine that makes progress of the server does all of it.
+// commit writes an update to the log of the backup, then executes it here and then replies to the call, so that no client
+// reads an update that can be lost. Updates that arrive during a write to the log are written together. commit does not
+// block: the goroutine that progresses the server runs all steps.
 func (s *Server) commit(u *update) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,12 +24,12 @@ func (s *Server) commit(u *update) {
 	s.commitQueue()
 }
 
-// commitQueue begins to execute queued updates, unless others are in progress. The caller holds s.mu.
+// commitQueue starts to execute queued updates, unless others are in progress. The caller holds s.mu.
 func (s *Server) commitQueue() {
 	for len(s.queue) > 0 && len(s.batch) == 0 && s.holds == 0 && s.open.Err() == nil {
 		f := s.backup
 		if f != nil && !f.hasRoom() {
-			return // until the backup has replied: see called
+			return // called continues when the backup has replied
 		}
 		s.batch = s.nextBatch()
 		switch {
@@ -48,8 +48,8 @@ func (s *Server) commitQueue() {
 	}
 }
 
-// nextBatch takes updates from the queue, and rejects those that cannot be executed. A key that is added begins a
-// batch: others of the batch do not use the room that the table has for it. The caller holds s.mu.
+// nextBatch removes updates from the queue, and rejects those that cannot be executed. An update that adds a key is the
+// first of a batch, so that no other update of the batch uses its slot. The caller holds s.mu.
 func (s *Server) nextBatch() (batch []*update) {
 	n, size := 0, 0
 	for _, u := range s.queue {
@@ -76,7 +76,7 @@ func (s *Server) nextBatch() (batch []*update) {
 	return batch
 }
 
-// endBatch executes the updates that the backup has, or that need no backup. The caller holds s.mu.
+// endBatch executes the batch, which the backup has, or which needs no backup. The caller holds s.mu.
 func (s *Server) endBatch() {
 	for _, u := range s.batch {
 		u.call.Finish(encodeError(s.apply(u)))
@@ -85,7 +85,7 @@ func (s *Server) endBatch() {
 	s.idle.Broadcast()
 }
 
-// written is called when the updates in progress are in the log of the backup, or their put has failed.
+// written is called when the put of the batch to the log of the backup has completed or failed.
 func (s *Server) written(f *follower, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,8 @@ func (s *Server) written(f *follower, err error) {
 	}
 }
 
-// callBackup makes the backup apply its log, if a part of the log was written since the last time. The caller holds s.mu.
+// callBackup calls the backup to apply its log if a quarter of the log was written since the last call. The caller holds
+// s.mu.
 func (s *Server) callBackup(f *follower) {
 	if f.failed || !f.mustCall() {
 		return
@@ -127,8 +128,8 @@ func (s *Server) called(f *follower, reply []byte, err error) {
 	s.commitQueue()
 }
 
-// hold stops the updates until the function that it returns is called, and waits until none is in progress. The caller
-// holds s.mu, as the caller of that function does.
+// hold stops updates until release is called, and waits until none is in progress. The callers of hold and release hold
+// s.mu.
 func (s *Server) hold() (release func()) {
 	s.holds++
 	for s.open.Err() == nil && (len(s.batch) > 0 || s.backup != nil && s.backup.failed) {
@@ -148,18 +149,18 @@ func (s *Server) setBackup(f *follower) {
 	s.backup = f
 }
 
-// fail stops the updates until it is known what has become of the backup. The caller holds s.mu.
+// fail stops updates until dropBackup knows whether the backup has exited. The caller holds s.mu.
 func (s *Server) fail(f *follower) {
 	f.failed = true
 	if s.open.Err() != nil {
-		return // the calls in progress end with the server
+		return // Close fails the calls in progress
 	}
 	s.holds++
 	s.closing.Go(s.dropBackup)
 }
 
-// dropBackup continues without the backup when that has ended, or knows that it is out of sync. It does not if the server is
-// closed first: then the calls in progress end with CodeLost, as the backup may have their updates.
+// dropBackup waits until the backup has exited or knows that it is out of sync, and then continues without the backup. If
+// the server is closed first, the calls in progress fail with CodeLost, because the backup may have their updates.
 func (s *Server) dropBackup() {
 	for s.open.Err() == nil {
 		other, err := s.callOther(s.info())

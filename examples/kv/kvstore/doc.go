@@ -8,29 +8,29 @@
 //
 // # What it shows
 //
-// A lookup is a get from the table of the server, whose program takes no part: see table.go. The client notices by a
-// checksum that the server was writing the slot, and by a counter that the server has moved keys. It reads again, and
-// calls the server after some attempts. The checksum has 32 bits: one of some 4 billion lookups that meet a write takes a
-// mixture for a value. A client reads only while it knows that the server is alive: see [Config.Lease]. A client that
-// reads less often than once in half a lease calls the server for the first lookup after a pause.
+// A lookup is an RDMA get from the table of the server, without the server's CPU: see table.go. A checksum detects that
+// the server was writing the slot, and a counter that the server has moved keys. The client then reads again, and calls
+// the server after several attempts. The checksum has 32 bits: about one in 4 billion lookups during a write returns a
+// wrong value. A client may read only while it knows that the server is alive: see [Config.Lease]. If a client has not
+// read for half a lease, it calls the server for its next lookup.
 //
-// Updates are calls. With a second server they are acknowledged when both have them: the primary writes them into a log in
-// the memory of the backup, which applies it later: see log.go. No goroutine waits for that: see commit.go. When one of
-// the servers ends the other one continues, and one that starts gets all before it serves: see replica.go. Clients connect
-// again by themselves.
+// Updates are calls. With a second server, the primary acknowledges an update when both servers have it: the primary
+// writes the update to a log in the memory of the backup, which applies the log later: see log.go. No goroutine waits for
+// that: see commit.go. If one server exits, the other one continues. A server that starts copies the table before it
+// serves: see replica.go. Clients reconnect automatically.
 //
 // [Client.Watch] reports changes by one-way messages.
 //
 // # What a real store would need
 //
-//   - A third party that decides which server is the primary. Here a server that does not hear of the other one, but
-//     does not know either that it has ended, waits: no update is lost, but a host that fails stops the store. It
-//     knows that from a refused connection, which a firewall must not fake, from a path of a socket that does not
-//     exist, or from a later start of the other one that replies.
-//   - Disks. If both servers end, or one of them while the other one is not in sync, the table is lost.
-//   - Updates that a client can repeat. One whose connection fails before the reply returns ErrUnknown, as it may have
-//     run; a number of the client for each update would let the server recognize a repetition.
+//   - A third party that selects the primary. Here a server that has no connection to the other one waits until it knows
+//     that the other one has exited. So no update is lost, but the failure of a host stops the store. The evidence is a
+//     refused connection (a firewall must not refuse connections in place of the host), a missing socket path, or a reply
+//     of a later start of the other server.
+//   - Disks. The table is lost if both servers exit, or if the primary exits while the other server is not in sync.
+//   - Updates that a client can retry. An update whose connection fails before the reply returns ErrUnknown, because the
+//     server may have executed it. If the client numbered its updates, the server could detect a retry.
 //   - A table that grows, values of any length, and several tables, each with a lock and a worker.
-//   - Limits for each user, and TLS or a token of ucp: without, any process that reaches the address may read and write
-//     everything, and pretend to be a replica.
+//   - Limits for each user, and TLS or a token of ucp: without them, any process that can connect to the address can read
+//     and write the table, and act as a replica.
 package kvstore

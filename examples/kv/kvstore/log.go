@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
-// A log is memory of the backup, a ring of records that the primary writes by puts: an update is with the backup when its
-// put is complete, without the backup's CPU. The backup applies the records when the primary calls it, each time when a
-// quarter of the log was written, and before it becomes the primary.
+// A log is a ring of records in the memory of the backup, which the primary writes by puts without the backup's CPU. The
+// backup has an update when its put is complete. The backup applies the records when the primary calls it, after each
+// quarter of the log, and before the backup becomes the primary.
 //
 // Record, at a multiple of 16 bytes; all numbers are little endian:
 //
@@ -19,10 +19,10 @@ import (
 //	 8  u64  number of the record, from 1
 //	16  updates: see appendUpdate
 //
-// A record that does not fit before the end of the log is at its beginning, where the reader finds it by its number: the
-// records there of earlier laps have lower ones. Behind a record are zeros for the head of the next one, so that no value of
-// an earlier lap is read as a record. A wrong checksum means that the primary is writing the record, or has ended before
-// it was complete: no client has an acknowledgment of its updates.
+// If a record does not fit before the end of the log, the primary writes it at the beginning. The reader identifies it by
+// its number, because records of earlier laps have lower numbers. The primary writes zeros after each record, in the place
+// of the next header, so that the reader does not interpret data of an earlier lap as a record. A wrong checksum means
+// that the primary is writing the record, or exited before the record was complete: its updates are not acknowledged.
 const (
 	logLen     = 1 << 20
 	logAlign   = 16
@@ -33,32 +33,32 @@ const (
 	recordNumber = 8
 )
 
-// maxBatch is the length of the updates of a record in bytes, at which no further one is added; maxRecord is that of the
-// longest record, with the zeros behind it.
+// maxBatch is the length in bytes of the updates of a record from which on no update is added; maxRecord is the maximum
+// length of a record in bytes, with the zeros after it.
 const (
 	maxBatch  = 64 << 10
 	maxRecord = recordHead + maxBatch + updateHead + MaxKey + MaxValue + logAlign + recordHead
 )
 
-// alignRecord rounds the length of a record up.
+// alignRecord rounds the length of a record up to a multiple of logAlign.
 func alignRecord(n int) int { return (n + logAlign - 1) &^ (logAlign - 1) }
 
-// place is a position in a log, behind a record: the number of that, and the bytes up to here in all laps.
+// place is the position after a record: the number of the record, and the number of bytes up to the position in all laps.
 type place struct{ pos, number uint64 }
 
-// offset is where the place is in the memory of the log.
+// offset returns the offset of the place in the memory of the log.
 func (p place) offset() int { return int(p.pos % logLen) }
 
-// logWriter is the log of the backup, as the primary writes it.
+// logWriter is the primary's state of the log of the backup.
 type logWriter struct {
 	next   place
-	record []byte // that is being written: updates behind room for the head
+	record []byte // next record: space for the header, then updates
 }
 
-// begin begins a record. Append updates to w.record, then call end.
+// begin starts a record. The caller appends updates to w.record and then calls end.
 func (w *logWriter) begin() { w.record = append(w.record[:0], make([]byte, recordHead)...) }
 
-// end returns what must be written at which offset of the log.
+// end completes the record and returns the bytes to write and their offset in the log.
 func (w *logWriter) end() (b []byte, offset int) {
 	n := len(w.record)
 	if left := logLen - w.next.offset(); n > left {
@@ -75,15 +75,15 @@ func (w *logWriter) end() (b []byte, offset int) {
 	return w.record[:min(len(w.record), logLen-offset)], offset
 }
 
-// logReader is the log of a backup, as the backup reads it.
+// logReader is the backup's state of its log.
 type logReader struct {
 	log  *ucp.Mem
-	mem  []byte // of log
+	mem  []byte // memory of log
 	next place
-	copy []byte // of a record: the primary can change mem
+	copy []byte // copy of a record, because the primary can change mem
 }
 
-// record returns the updates of the next record, until the next call; nil if there is none.
+// record returns the updates of the next record, or nil if there is none. The result is valid until the next call.
 func (r *logReader) record() []byte {
 	at := r.next
 	updates := r.read(at)
@@ -97,10 +97,10 @@ func (r *logReader) record() []byte {
 	return updates
 }
 
-// read returns the updates of the record at a place; nil if the record with the next number is not there.
+// read returns the updates of the record at a place, or nil if the record there does not have the next number.
 func (r *logReader) read(at place) []byte {
 	b := r.mem[at.offset():]
-	r.copy = append(r.copy[:0], b[:recordHead]...) // not beyond the end: a place is a multiple of it
+	r.copy = append(r.copy[:0], b[:recordHead]...) // in the log, because a place is a multiple of recordHead
 	n := int(binary.LittleEndian.Uint32(r.copy[recordLen:]))
 	if binary.LittleEndian.Uint64(r.copy[recordNumber:]) != at.number+1 || n > min(len(b), maxRecord)-recordHead {
 		return nil
@@ -117,21 +117,21 @@ type follower struct {
 	peer *ucprpc.Peer
 	log  *ucprpc.Memory
 	logWriter
-	called  uint64 // position of the log when methodApply was last called
-	applied uint64 // up to here the backup has applied the log
+	called  uint64 // position of the log at the last call of methodApply
+	applied uint64 // position up to which the backup has applied the log
 	reply   [8]byte
 	calling bool          // methodApply is in progress
-	failed  bool          // it lacks updates, or has ended: dropBackup finds out
-	dropped chan struct{} // closed when it is not the backup any more
+	failed  bool          // the backup lacks updates or has exited; dropBackup waits for evidence
+	dropped chan struct{} // closed when the follower is no longer the backup
 }
 
-// hasRoom reports whether any record fits in the log.
+// hasRoom reports whether the log has space for a record of maximum length.
 func (f *follower) hasRoom() bool { return f.next.pos+2*maxRecord <= f.applied+logLen }
 
 // mustCall reports whether the backup must apply its log.
 func (f *follower) mustCall() bool { return !f.calling && f.next.pos-f.called >= logLen/4 }
 
-// write begins to write the record. done is called when the backup has it.
+// write starts the put of the record. It calls done when the put has completed or failed.
 func (f *follower) write(done func(error)) error {
 	b, offset := f.end()
 	return f.log.StartPut(b, uint64(offset), done)

@@ -8,8 +8,9 @@ import (
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
-// Methods of a server. A key is the whole request of methodGet and methodRemove; that of methodPut is the length of the
-// key (u16), the key and the value. methodInfo has an info of the caller, or nothing, and replies with one, in JSON.
+// Methods of a server. The request of methodGet and methodRemove is the key; that of methodPut is the length of the key
+// (u16), the key and the value. The request of methodInfo is the info of the caller in JSON, or empty; the reply is the
+// info of the server.
 var (
 	methodInfo   = ucprpc.Method{Number: 1, Idempotent: true}
 	methodGet    = ucprpc.Method{Number: 2, Idempotent: true}
@@ -22,16 +23,16 @@ var (
 	ErrNoKey   = errors.New("kvstore: no such key")
 	ErrFull    = errors.New("kvstore: the table is full")
 	ErrTooLong = errors.New("kvstore: the key is empty or too long, or the value is too long")
-	// ErrUnknown is the error of an update whose connection failed before the reply: it may have run, or may not.
+	// ErrUnknown is the error of an update whose connection failed before the reply: the server may have executed it.
 	ErrUnknown = errors.New("kvstore: the connection failed: the update may have run")
 )
 
-// errNotPrimary says that a server does not serve.
+// errNotPrimary is the error of a server that does not serve.
 var errNotPrimary = errors.New("kvstore: the server does not serve")
 
 const codeNotPrimary = ucprpc.CodeUser + 4
 
-// codes are the errors that travel.
+// codes are the errors that a server sends to clients, by code.
 var codes = map[ucprpc.Code]error{
 	ucprpc.CodeUser:     ErrNoKey,
 	ucprpc.CodeUser + 1: ErrFull,
@@ -40,7 +41,7 @@ var codes = map[ucprpc.Code]error{
 	codeNotPrimary:      errNotPrimary,
 }
 
-// encodeError returns the error of a handler, with its code.
+// encodeError returns the error of a handler with its code.
 func encodeError(err error) error {
 	if err == nil {
 		return nil
@@ -53,7 +54,7 @@ func encodeError(err error) error {
 	return err
 }
 
-// decodeError returns the error that the code of err stands for, or err.
+// decodeError returns the error with the code of err, or err if the code is unknown.
 func decodeError(err error) error {
 	if e := codes[ucprpc.CodeOf(err)]; e != nil {
 		return e
@@ -61,9 +62,9 @@ func decodeError(err error) error {
 	return err
 }
 
-// info is what a server says of itself.
+// info is the state of a server, for other servers and clients.
 type info struct {
-	ID         string // of this start of the server; the table of a primary is published under this name
+	ID         string // ID of this start of the server; a primary publishes its table under this name
 	Role       role
 	New        bool // Config.New
 	Lease      time.Duration
@@ -77,7 +78,7 @@ func appendPut(b []byte, key string, value []byte) []byte {
 	return append(append(b, key...), value...)
 }
 
-// parsePut takes a request of methodPut apart, which may be anything.
+// parsePut parses a request of methodPut from an untrusted client.
 func parsePut(b []byte) (key, value []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, ErrTooLong

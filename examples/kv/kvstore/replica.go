@@ -15,50 +15,52 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Two servers are replicas: a primary, which serves, and its backup, which has every update before the client gets its
-// reply.
+// Two servers are replicas: the primary, which serves, and its backup, which has each update before the client receives
+// the reply.
 //
 //	backup                                primary
 //	connects, methodJoin              ->  opens the log of the backup
-//	                                  <-  puts updates into the log, from now on, before it applies them
+//	                                  <-  from now on puts updates to the log before it applies them
 //	reads the table of the primary
 //	is in sync, methodFollow          ->  replies when it has dropped this backup
 //	applies the log                   <-  methodApply, from time to time
 //
-// A server acts alone only if the other one has certainly ended: if the host of its address refuses the connection, if
-// the path of its socket does not exist, or if another start of it replies. A connection that fails, or no reply, is no
-// evidence: then it waits. So there are never two primaries, but a host that has failed stops the store.
+// A server continues without the other one only if the other one has certainly exited: if the host of its address refuses
+// the connection, if the path of its socket does not exist, or if another start of it replies. A failed connection or a
+// missing reply is no evidence: the server waits. So there are never two primaries, but the failure of a host stops the
+// store.
 //
-//   - A backup in sync whose primary has ended applies the rest of the log and becomes the primary, after a lease: clients
-//     read from the table of a primary for less than a lease since they last knew that it was alive.
-//   - A primary whose backup has ended, or knows now that it is out of sync, continues without it.
-//   - A server that starts has an empty table, and becomes a backup. It does not serve before it is in sync. With
-//     Config.New it becomes the primary if the other one has no updates either; but never after it has tried to follow
-//     a primary, which had updates. If both have Config.New, the one with the lower ID does.
+//   - If the primary has exited, a backup in sync waits for a lease, applies the rest of the log and becomes the primary.
+//     It waits because clients may read from the table of a primary for almost a lease after they last knew that the
+//     primary was alive.
+//   - If the backup has exited, or knows that it is out of sync, the primary continues without it.
+//   - A server that starts has an empty table and becomes a backup. It does not serve before it is in sync. With
+//     Config.New it becomes the primary if the other one has no updates either, but not after it has tried to follow a
+//     primary, which may have had updates. If both have Config.New, the one with the lower ID becomes the primary.
 //   - A primary accepts only the server at Config.Other as its backup.
 var (
 	methodJoin   = ucprpc.Method{Number: 7} // info in JSON -> info in JSON
-	methodApply  = ucprpc.Method{Number: 8} // -> up to which position the log is applied (u64)
+	methodApply  = ucprpc.Method{Number: 8} // -> position up to which the backup has applied the log (u64)
 	methodFollow = ucprpc.Method{Number: 9}
 )
 
-// role is what a server does.
+// role is the role of a server.
 type role string
 
 const (
-	syncing role = "syncing" // the table lacks updates
-	backup  role = "backup"  // it has all
-	primary role = "primary" // it serves
+	syncing role = "syncing" // its table lacks updates
+	backup  role = "backup"  // its table and log have all updates
+	primary role = "primary" // serves clients
 )
 
-// errNotListening is the error if no server listens at an address: the previous one has exited.
+// errNotListening is the error if no server listens at an address: the previous server has exited.
 var errNotListening = errors.New("kvstore: no server listens there")
 
-// errOther says that a server that joins is not the one at Config.Other. The primary could not find out later whether
-// it has ended.
+// errOther is the error for a server that joins and is not the one at Config.Other. The primary could not detect later
+// that such a backup has exited.
 var errOther = errors.New("kvstore: the primary has another server as its replica")
 
-// handleJoin makes the caller the backup. If it was the backup before, over another connection, it is syncing now.
+// handleJoin makes the caller the backup. A caller that was the backup over an earlier connection must sync again.
 func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
 	var joins info
 	if err := json.Unmarshal(c.Data, &joins); err != nil {
@@ -94,7 +96,7 @@ func (s *Server) handleJoin(c *ucprpc.Call) (err error) {
 	return nil
 }
 
-// handleFollow replies when the caller is not the backup any more.
+// handleFollow replies when the caller is no longer the backup.
 func (s *Server) handleFollow(c *ucprpc.Call) error {
 	s.mu.Lock()
 	f := s.backup
@@ -109,16 +111,16 @@ func (s *Server) handleFollow(c *ucprpc.Call) error {
 	return errDropped
 }
 
-// errDropped says that the primary continues without the backup.
+// errDropped means that the primary continues without the backup.
 var errDropped = errors.New("kvstore: the primary has dropped the backup")
 
-// Pauses and limits of the procedure below.
+// Pauses and timeouts of replicate.
 const (
 	retryPause = 10 * time.Millisecond
 	callLimit  = 2 * time.Second
 )
 
-// replicate makes the server a backup until it is the primary, or closed.
+// replicate runs the server as a backup until it becomes the primary or is closed.
 func (s *Server) replicate() {
 	for s.open.Err() == nil {
 		s.mu.Lock()
@@ -150,8 +152,8 @@ func (s *Server) replicate() {
 	}
 }
 
-// callOther returns what the other server says of itself. errNotListening if no process listens at its address. If me
-// says that this server is a primary, the other one knows then that it is not its backup any more.
+// callOther returns the info of the other server. Error: errNotListening if no process listens at its address. If me is the
+// info of a primary, the other server then knows that it is not the backup of this one.
 func (s *Server) callOther(me info) (other info, err error) {
 	ctx, cancel := context.WithTimeout(s.open, callLimit)
 	defer cancel()
@@ -174,13 +176,13 @@ func (s *Server) callOther(me info) (other info, err error) {
 	return other, err
 }
 
-// precedes reports whether this server, which has New, becomes the primary of two that have no updates.
+// precedes reports whether this server, which has New, becomes the primary if neither server has updates.
 func (s *Server) precedes(other info) bool {
 	return other.Role == syncing && (!other.New || s.id < other.ID)
 }
 
-// leadUnlessCalled makes the server the primary, unless another one with New has called since
-// syncingCalls had the given value: that one listens now, and may be the primary.
+// leadUnlessCalled makes the server the primary, unless another server with New has called since
+// syncingCalls had the given value: that server listens now, and may be the primary.
 func (s *Server) leadUnlessCalled(asked int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +193,8 @@ func (s *Server) leadUnlessCalled(asked int) bool {
 	return true
 }
 
-// takeOver makes a backup whose primary has ended the primary: it applies the rest of the log, which does not change any more.
-// It returns false if that is impossible.
+// takeOver makes a backup the primary after its primary has exited. It applies the rest of the log, which no longer changes.
+// It returns false if it cannot apply the log.
 func (s *Server) takeOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,10 +216,10 @@ func (s *Server) lead() {
 func (s *Server) leadLocked() {
 	s.role = primary
 	s.closing.Go(s.beat)
-	_ = s.rpc.Publish(s.id, s.mem) // the error is for no memory
+	_ = s.rpc.Publish(s.id, s.mem) // fails only for nil memory
 }
 
-// follow is a backup of the primary with that id as long as the connection lasts.
+// follow runs the server as a backup of the primary with the given ID until the connection fails.
 func (s *Server) follow(id string) error {
 	ctx, cancel := context.WithCancel(s.open)
 	defer cancel()
@@ -260,8 +262,8 @@ func (s *Server) follow(id string) error {
 // logName is the name of the log of a backup.
 const logName = "log"
 
-// beginSync makes the server one without updates, with a new log: the primary may still write to the previous one. It
-// returns the epoch of the backup.
+// beginSync clears the table and allocates a new log, because a primary may still write to the previous log. It returns
+// the new backupEpoch.
 func (s *Server) beginSync(primary string) (stay int, err error) {
 	mem, err := s.c.MemAllocAccess(logLen, uct.AccessRemoteWrite)
 	if err != nil {
@@ -288,7 +290,7 @@ func (s *Server) closeLog() error {
 	return log.log.Close()
 }
 
-// inSync makes the server a backup, unless the primary has dropped it.
+// inSync sets the role to backup, unless the primary has dropped the server since beginSync returned the epoch stay.
 func (s *Server) inSync(stay int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,8 +301,8 @@ func (s *Server) inSync(stay int) bool {
 	return true
 }
 
-// copyTable copies the table of the primary, which changes meanwhile. A key that moves there moves to a lower slot, so
-// no key moves past a reader that begins with the last slot.
+// copyTable copies the table of the primary, which may change during the copy. Keys move only to lower slots, so a reader
+// that starts with the last slot misses no key.
 func (s *Server) copyTable(ctx context.Context, from *ucprpc.Memory) error {
 	slot := make([]byte, s.table.SlotLen)
 	for i := s.table.end() - 1; i >= 0; {
@@ -309,7 +311,7 @@ func (s *Server) copyTable(ctx context.Context, from *ucprpc.Memory) error {
 		}
 		e, err := readSlot(slot)
 		if err != nil {
-			continue // it was being written
+			continue // the primary was writing the slot
 		}
 		if len(e.key) > 0 {
 			if err := s.copyEntry(e); err != nil {
@@ -321,8 +323,7 @@ func (s *Server) copyTable(ctx context.Context, from *ucprpc.Memory) error {
 	return nil
 }
 
-// copyEntry adds an entry that the primary had, unless a later update of the key has arrived. The update that wrote the
-// entry is in the log, or older than that.
+// copyEntry adds an entry of the primary's table, unless this server has a later update of the key.
 func (s *Server) copyEntry(e entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,8 +355,7 @@ func (s *Server) handleApply(stay int, c *ucprpc.Call) error {
 	return nil
 }
 
-// applyLog executes the updates of the primary that are in the log. A backup with a log that it cannot apply is out of sync.
-// The caller holds s.mu.
+// applyLog executes the updates in the log. If that fails, the backup is out of sync. The caller holds s.mu.
 func (s *Server) applyLog() error {
 	if s.log == nil {
 		return nil
@@ -370,7 +370,7 @@ func (s *Server) applyLog() error {
 	return nil
 }
 
-// applyRecord executes updates of a primary, which may be anything.
+// applyRecord executes the updates of a record, which may be malformed.
 func (s *Server) applyRecord(message []byte) error {
 	for len(message) > 0 {
 		u, rest, ok := cutUpdate(message)
@@ -380,14 +380,14 @@ func (s *Server) applyRecord(message []byte) error {
 		if s.role == syncing && u.remove {
 			s.removed[string(u.key)] = u.number
 		}
-		_ = s.apply(u) // ErrNoKey is for the caller of the primary
+		_ = s.apply(u) // the primary reports ErrNoKey to its caller
 		s.updates, message = u.number, rest
 	}
 	return nil
 }
 
-// updateHead is the length of the head of an update: number (u64), 1 if the key is removed (u8), and the lengths of the
-// key (u16) and of the value (u16).
+// updateHead is the length in bytes of the header of an update: number (u64), 1 if the update removes the key (u8),
+// length of the key (u16) and of the value (u16).
 const updateHead = 13
 
 func appendUpdate(b []byte, u *update) []byte {
@@ -401,7 +401,7 @@ func appendUpdate(b []byte, u *update) []byte {
 	return append(append(b, u.key...), u.value...)
 }
 
-// cutUpdate takes the first update from a message, which may be anything.
+// cutUpdate parses the first update of a message, which may be malformed, and returns the rest of the message.
 func cutUpdate(b []byte) (u *update, rest []byte, ok bool) {
 	if len(b) < updateHead {
 		return nil, nil, false

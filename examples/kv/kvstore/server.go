@@ -19,31 +19,31 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Config configures a Server. The zero value listens at a free port of this host.
+// Config is the configuration of a Server. The zero value listens at a free port of 127.0.0.1.
 type Config struct {
-	// Network and Address are where the server listens: see [ucp.Worker.Listen]. "" means tcp and 127.0.0.1:0.
+	// Network and Address are the address of the server: see [ucp.Worker.Listen]. "" means tcp and 127.0.0.1:0.
 	Network, Address string
-	// Keys is how many keys the table has room for; 0 means 4,096.
+	// Keys is the maximum number of keys in the table; 0 means 4,096.
 	Keys int
 	// Key and Value are the maximum lengths of a key and of a value in bytes, up to MaxKey and MaxValue. 0 means 64
-	// and 256. Each slot of the table has room for both.
+	// and 256. Each slot of the table has space for both.
 	Key, Value int
 
-	// Other is the address of the other replica; "" means that there is none. If it is no unix socket it has an IP
-	// address, not a host name, as a name may have several addresses, at which not all servers listen. If it is the
-	// path of a unix socket, only the other replica may remove that: if it does not exist, the other replica has
-	// ended.
+	// Other is the address of the other replica; "" means that there is none. An address other than a unix socket must
+	// contain an IP address, not a host name, because a name may have addresses at which the replica does not listen.
+	// Only the other replica may remove the path of its unix socket: if the path does not exist, the other replica has
+	// exited.
 	Other string
-	// New makes the server the primary unless the other one has updates. Start one of the two with it, or both, when
-	// both begin with an empty table, and not again: after a restart a server with New forgets the updates of the other
-	// one if that has ended, too. If both have it, one of them becomes the backup.
+	// New makes the server the primary unless the other one has updates. Set New at one or both servers only for the
+	// first start of the store, not for a restart: if both servers have exited, a server with New starts with an empty
+	// table. If both servers have New, one of them becomes the backup.
 	New bool
-	// Lease is how long a backup waits before it becomes the primary. A primary that gets no CPU time for a quarter of
-	// it is called for each lookup. 0 means 500 ms. Both replicas must have the same.
+	// Lease is the time that a backup waits before it becomes the primary. If the primary gets no CPU time for a quarter
+	// of the lease, clients call it for each lookup. 0 means 500 ms. Both replicas must have the same lease.
 	Lease time.Duration
 }
 
-// Server has a table and serves it. All methods may be called by any goroutine.
+// Server is one replica of a store. Several goroutines may call its methods.
 type Server struct {
 	cfg     Config
 	c       *ucp.Context
@@ -52,28 +52,28 @@ type Server struct {
 	mem     *ucp.Mem
 	open    context.Context
 	shut    context.CancelFunc
-	closing sync.WaitGroup // goroutines
+	closing sync.WaitGroup // goroutines of the server
 
 	mu     sync.Mutex
-	queue  []*update  // updates that wait for those in batch; under mu
-	batch  []*update  // updates that are being written to the log of the backup, or those of a backup that has failed; under mu
-	holds  int        // while it is positive no batch begins; under mu
-	idle   *sync.Cond // of mu: batch is empty, or the server is closed
-	backup *follower  // gets all updates; nil if there is none; under mu
+	queue  []*update  // updates that wait for the end of batch; under mu
+	batch  []*update  // updates that the server is writing to the log of the backup, or of a failed backup; under mu
+	holds  int        // no batch starts while holds is positive; under mu
+	idle   *sync.Cond // signaled when batch is empty or the server is closed; its lock is mu
+	backup *follower  // nil without backup; under mu
 
-	table        table             // written under mu; clients read it without
-	updates      uint64            // number of the latest; under mu
+	table        table             // written under mu; clients read it by gets
+	updates      uint64            // number of the latest update; under mu
 	watches      map[*watch]bool   // under mu
 	role         role              // under mu
 	followed     string            // ID of the primary; under mu
-	log          *logReader        // of a backup; nil before it was one; under mu
+	log          *logReader        // nil before the server was a backup; under mu
 	backupEpoch  int               // incremented when this server becomes a backup or a primary drops it; under mu
-	removed      map[string]uint64 // keys that were removed while syncing, and by which update; under mu
+	removed      map[string]uint64 // keys removed while syncing, with the number of the update; under mu
 	syncingCalls int               // calls by a syncing server with New; under mu
 	why          error             // why the server does not serve; under mu
 }
 
-// Listen makes a server with an empty table and begins to serve. ctx is for looking up a host name only.
+// Listen starts a server with an empty table. ctx limits only the lookup of a host name. The caller must close the Server.
 func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 	cfg.Network, cfg.Address = cmp.Or(cfg.Network, "tcp"), cmp.Or(cfg.Address, "127.0.0.1:0")
 	cfg.Lease = cmp.Or(cfg.Lease, 500*time.Millisecond)
@@ -104,10 +104,10 @@ func Listen(ctx context.Context, c *ucp.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// maxRequest is how many bytes a request to a server may have.
+// maxRequest is the maximum length of a request in bytes.
 const maxRequest = 64 << 10
 
-// checkOther refuses an address at which a refused connection does not mean that the other replica has ended.
+// checkOther rejects an address at which a refused connection does not mean that the other replica has exited.
 func checkOther(cfg Config) error {
 	if cfg.Other == "" || strings.HasPrefix(cfg.Network, "unix") {
 		return nil
@@ -118,7 +118,7 @@ func checkOther(cfg Config) error {
 	return nil
 }
 
-// handlers are those of all methods.
+// handlers returns the handlers of all methods.
 func (s *Server) handlers() (h ucprpc.Handlers) {
 	inline := ucprpc.HandlerConfig{Inline: true}
 	handle := func(m ucprpc.Method, cfg ucprpc.HandlerConfig, f ucprpc.Handler) {
@@ -134,7 +134,7 @@ func (s *Server) handlers() (h ucprpc.Handlers) {
 	return h
 }
 
-// info is what the server says of itself.
+// info returns the info of the server.
 func (s *Server) info() info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +146,8 @@ func (s *Server) infoLocked() info {
 	return info{ID: s.id, Role: s.role, New: s.cfg.New, Lease: s.cfg.Lease, Key: s.cfg.Key, Value: s.cfg.Value, shape: s.table.shape}
 }
 
-// handleInfo replies with the info of this server. A primary that calls has dropped its backup. A server with New that
-// calls may become the primary if this one is syncing: see lead.
+// handleInfo replies with the info of this server. A primary that calls has dropped this server as its backup. If this
+// server is syncing, a calling server with New may become the primary: see leadUnlessCalled.
 func (s *Server) handleInfo(c *ucprpc.Call) (err error) {
 	var caller info
 	if len(c.Data) > 0 {
@@ -195,15 +195,15 @@ func (s *Server) handleRemove(c *ucprpc.Call) error {
 	return s.update(c, c.Data, nil, true)
 }
 
-// update executes an update, whose key and value may be anything. If there may be a backup, the call lasts until that has
-// the update.
+// update executes an update of an untrusted client. If the server has a backup, the reply waits until the backup has the
+// update.
 func (s *Server) update(c *ucprpc.Call, key, value []byte, remove bool) error {
 	if len(key) == 0 || len(key) > s.cfg.Key || len(value) > s.cfg.Value {
 		return ErrTooLong
 	}
 	u := &update{entry: entry{key: key, value: value}, remove: remove, call: c}
 	if s.cfg.Other != "" {
-		data := append(append(make([]byte, 0, len(key)+len(value)), key...), value...) // the request is gone when this returns
+		data := append(append(make([]byte, 0, len(key)+len(value)), key...), value...) // a copy: the request is invalid after the return
 		u.key, u.value = data[:len(key)], data[len(key):]
 		s.commit(u)
 		return ucprpc.ErrPending
@@ -218,7 +218,7 @@ func (s *Server) update(c *ucprpc.Call, key, value []byte, remove bool) error {
 	return s.apply(u)
 }
 
-// apply changes the table, which has room. The caller holds s.mu.
+// apply executes an update on the table, which must have a free slot for a new key. The caller holds s.mu.
 func (s *Server) apply(u *update) error {
 	if u.remove && !s.table.remove(u.key) {
 		return ErrNoKey
@@ -230,7 +230,7 @@ func (s *Server) apply(u *update) error {
 	return nil
 }
 
-// beats is how often the header changes in a lease.
+// beats is the number of changes of the header in a lease.
 const beats = 64
 
 // beat changes the header until the server is closed.
@@ -241,7 +241,7 @@ func (s *Server) beat() {
 	}
 }
 
-// pause waits, or until the server is closed.
+// pause waits for d or until the server is closed.
 func (s *Server) pause(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -249,7 +249,7 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// Serving returns nil if the server is the primary, or a backup that has all updates, and why not otherwise.
+// Serving returns nil if the server is the primary or a backup in sync, and otherwise the reason.
 func (s *Server) Serving() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *Server) setWhy(err error) {
 	s.why = err
 }
 
-// Addr returns where the server listens.
+// Addr returns the address of the server.
 func (s *Server) Addr() net.Addr { return s.rpc.Addr() }
 
 // Close closes the server. Its table is lost; the other replica continues.
@@ -274,7 +274,7 @@ func (s *Server) Close() error {
 	s.shut() // under mu: fail starts no goroutine afterwards
 	s.idle.Broadcast()
 	s.mu.Unlock()
-	s.closing.Wait() // before the address is free, by which the other replica knows that clients read no more
+	s.closing.Wait() // before the address is free, which tells the other replica that this server has exited
 	err := s.rpc.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()

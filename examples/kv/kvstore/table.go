@@ -11,9 +11,9 @@ import (
 //
 // Header:
 //
-//	0  u64  how often keys began or ended to move; odd while they move
-//	8  u64  changes while the server is the primary, and alive; a reader that has not read it for about half a lease
-//	        calls the server first
+//	0  u64  move counter: incremented before and after keys move; odd while they move
+//	8  u64  beat counter: changes while the server is the primary and alive; a reader that has not read it for about
+//	        half a lease calls the server first
 //
 // Slot:
 //
@@ -23,13 +23,13 @@ import (
 //	 8  u64  number of the update that wrote the slot
 //	16  key, value
 //
-// A key is in the first slot that was empty when it was written, from the slot on that its hash selects. When a key is
-// removed, keys behind it move to lower slots, so that no gap separates a key from its home. The table does not wrap
-// around: spareSlots slots follow the last home.
+// The hash of a key selects its home slot. A new key is written to the first empty slot from its home on (linear
+// probing). When a key is removed, following keys move to lower slots, so that no empty slot is between a key and its
+// home. The table does not wrap around: spareSlots slots follow the last home.
 //
-// A reader that finds a wrong checksum has read a slot while it was written. Of such slots one in 2^32 has the right
-// checksum by chance. A reader that does not find a key, although
-// the header has not changed since before the search, knows that it is not there.
+// A wrong checksum means that the server was writing the slot. One in 2^32 of such slots has the right checksum by
+// chance. If a reader does not find a key and the move counter has not changed since before the search, the table does
+// not have the key.
 const (
 	headerLen  = 64
 	spareSlots = 64
@@ -45,25 +45,25 @@ const (
 
 // Config.Key and Config.Value are at most MaxKey and MaxValue bytes.
 const (
-	MaxKey   = 250 // one byte of the slot: a reader does not get 0 for the half of a length
+	MaxKey   = 250 // fits in one byte, so that a torn read of the length is never 0
 	MaxValue = 32 << 10
 )
 
-// maxLoad is which part of the slots may be in use, in percent.
+// maxLoad is the maximum share of used slots, in percent.
 const maxLoad = 75
 
-// errTorn says that a slot was read while it was written.
+// errTorn means that a slot was read while the server was writing it.
 var errTorn = errors.New("kvstore: the slot was being written")
 
-// entry is what a slot has. key and value are in the slot.
+// entry is the content of a slot. key and value are slices of the slot.
 type entry struct {
 	key, value []byte
-	number     uint64 // of the update that has written the entry
+	number     uint64 // number of the update that wrote the entry
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readSlot reads a slot, which may hold anything. An empty slot has an empty key.
+// readSlot parses a slot with any content. The entry of an empty slot has an empty key. Error: errTorn.
 func readSlot(slot []byte) (entry, error) {
 	k, v := int(binary.LittleEndian.Uint16(slot[slotKeyLen:])), int(binary.LittleEndian.Uint16(slot[slotValLen:]))
 	end := slotHead + k + v
@@ -86,9 +86,9 @@ func writeSlot(slot []byte, e entry) {
 	binary.LittleEndian.PutUint32(slot[slotSum:], crc32.Checksum(slot[slotKeyLen:n], castagnoli))
 }
 
-// shape is what clients must know of a table.
+// shape is the layout of a table, which clients need.
 type shape struct {
-	Slots   int // without spareSlots
+	Slots   int // number of slots without spareSlots
 	SlotLen int
 }
 
@@ -97,10 +97,10 @@ func shapeFor(n, keyLen, valueLen int) shape {
 	return shape{Slots: n*100/maxLoad + 1, SlotLen: (slotHead + keyLen + valueLen + 7) &^ 7}
 }
 
-// maxSlots bounds what a client believes of a server.
+// maxSlots is the maximum number of slots that a client accepts from a server.
 const maxSlots = 1 << 40
 
-// valid reports that a shape of a server can be that of a table.
+// valid reports whether a shape received from a server is valid.
 func (s shape) valid() bool {
 	return s.Slots > 0 && s.Slots <= maxSlots && s.SlotLen >= slotHead && s.SlotLen <= shapeFor(1, MaxKey, MaxValue).SlotLen
 }
@@ -108,7 +108,7 @@ func (s shape) valid() bool {
 // len is the length of a table in bytes.
 func (s shape) len() int { return headerLen + (s.Slots+spareSlots)*s.SlotLen }
 
-// offset is where slot i begins.
+// offset returns the offset of slot i in the table, in bytes.
 func (s shape) offset(i int) int { return headerLen + i*s.SlotLen }
 
 // home is the slot at which the search for a key begins: FNV-1a of the key.
@@ -120,27 +120,27 @@ func home[K string | []byte](key K, slots int) int {
 	return int((h ^ h>>32) % uint64(slots))
 }
 
-// table is the table of a server, in memory that clients read while it is written. The caller excludes other writers.
+// table is the table of a server, in memory that clients read concurrently. The caller must serialize writers.
 type table struct {
 	shape
 	mem   []byte
-	used  int           // slots
-	fence atomic.Uint32 // an atomic operation orders the stores before and after it
+	used  int           // number of used slots
+	fence atomic.Uint32 // an atomic operation on it orders the stores before and after
 }
 
-// slot is the memory of slot i.
+// slot returns the memory of slot i.
 func (t *table) slot(i int) []byte { return t.mem[t.offset(i):t.offset(i+1)] }
 
-// at is the entry in slot i, which the server itself has written.
+// at returns the entry in slot i.
 func (t *table) at(i int) entry {
 	e, _ := readSlot(t.slot(i))
 	return e
 }
 
-// end is behind the last slot.
+// end returns the number of slots, with spareSlots.
 func (t *table) end() int { return t.Slots + spareSlots }
 
-// find returns the slot of a key, or where it can be written; found says which. No slot is left if i is t.end().
+// find returns the slot of a key if found is true, otherwise the slot for a new key, or t.end() if there is none.
 func (t *table) find(key []byte) (i int, found bool) {
 	for i = home(key, t.Slots); i < t.end(); i++ {
 		e := t.at(i)
@@ -157,7 +157,7 @@ func (t *table) hasRoom(key []byte) bool {
 	return found || i < t.end() && t.used*100 < t.Slots*maxLoad
 }
 
-// put writes an entry, for which there is room.
+// put writes an entry. The caller has checked hasRoom.
 func (t *table) put(e entry) {
 	i, found := t.find(e.key)
 	if !found {
@@ -185,7 +185,7 @@ func (t *table) remove(key []byte) bool {
 	return true
 }
 
-// countMove says in the header that keys begin, or end, to move.
+// countMove increments the move counter, before and after keys move.
 func (t *table) countMove() {
 	t.fence.Add(1)
 	binary.LittleEndian.PutUint64(t.mem[headMoves:], binary.LittleEndian.Uint64(t.mem[headMoves:])+1)

@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/ucp/ucprpc"
 )
 
-// methodWatch makes the server send a methodChange, which is a one-way message, for each change of a key with a prefix.
-// The request is a number that the client chooses (u32), and the prefix. The call lasts as long as the watch. The
-// message is the number, flags (u8) and the key.
+// methodWatch makes the server send a methodChange, a one-way message, for each change of a key with a prefix. The request
+// is a number that the client chooses (u32) and the prefix. The server replies when the watch ends. The message is the
+// number, flags (u8) and the key.
 var (
 	methodWatch  = ucprpc.Method{Number: 5, Idempotent: true}
 	methodChange = ucprpc.Method{Number: 6}
@@ -23,36 +23,37 @@ const (
 	flagMissed  = 2
 )
 
-// Change is a change of a key. The value is not part of it: see [Client.Get].
+// Change is a change of a key, without the value: see [Client.Get].
 type Change struct {
 	Key     string
 	Removed bool
-	// Missed says that there may have been changes that were not reported; Key is empty then. A watch begins so, and
-	// goes on so when the client has connected again, or when it received more slowly than keys have changed.
+	// Missed means that changes before this one may not have been reported; Key is then empty. The first Change of a
+	// watch has Missed, as does the first after the client has reconnected, or after keys changed faster than the client
+	// received.
 	Missed bool
 }
 
-// maxWatches and maxPeerWatches limit the watches at a server, and those of one client. A watch whose client does not
-// receive uses a call of the server's side of the connection; calls to the backup need one, too.
+// maxWatches and maxPeerWatches are the maximum numbers of watches of a server and of one client. Each watch occupies one
+// call of the server.
 const (
 	maxWatches     = 1024 // less than ucprpc.Limits.MaxCalls
 	maxPeerWatches = 16
 )
 
-// maxPending is how many changes the server stores for a watch.
+// maxPending is the maximum number of changes that the server stores for a watch.
 const maxPending = 256
 
 // watch is a watch at the server.
 type watch struct {
 	peer    *ucprpc.Peer
 	prefix  string
-	wake    chan struct{} // has room for one
-	pending []Change      // under Server.mu
-	missed  bool          // there were more than pending has room for; under Server.mu
+	wake    chan struct{} // capacity 1
+	pending []Change      // at most maxPending; under Server.mu
+	missed  bool          // pending was full; under Server.mu
 }
 
-// handleWatch sends changes until the client is gone, or ends the watch. A client that does not receive stops this
-// goroutine, and no other one: its watches are few, see maxPeerWatches.
+// handleWatch sends changes until the client disconnects or ends the watch. A client that does not receive blocks only
+// the goroutines of its own watches, at most maxPeerWatches.
 func (s *Server) handleWatch(c *ucprpc.Call) error {
 	if len(c.Data) < watchHead || len(c.Data) > watchHead+MaxKey {
 		return ErrTooLong
@@ -90,7 +91,7 @@ func (s *Server) handleWatch(c *ucprpc.Call) error {
 	}
 }
 
-// addWatch fails if the server does not serve, or a limit was reached.
+// addWatch adds a watch. It returns an error if the server does not serve or has reached a limit.
 func (s *Server) addWatch(w *watch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,9 +141,9 @@ func appendChange(b []byte, c Change) []byte {
 	return append(append(b, flags), c.Key...)
 }
 
-// Watch calls f for each change of a key that begins with prefix, until ctx ends. It watches at the next server when
-// the connection has failed, and waits while the server has too many watches: more than 16 of a client, or 1,024 of all.
-// f runs in a goroutine that makes progress: it must return soon, and must not use cl.
+// Watch calls f for each change of a key with prefix until ctx is done. After a failed connection it watches at the next
+// primary. It waits while the server has the maximum number of watches: 16 of a client, or 1,024 of all. f runs on a
+// goroutine that progresses the connection: it must return soon and must not use cl.
 func (cl *Client) Watch(ctx context.Context, prefix string, f func(Change)) error {
 	if len(prefix) > MaxKey {
 		return ErrTooLong
@@ -160,7 +161,7 @@ func (cl *Client) Watch(ctx context.Context, prefix string, f func(Change)) erro
 	return cl.call(ctx, methodWatch, append(binary.LittleEndian.AppendUint32(nil, number), prefix...))
 }
 
-// handleChange passes on a message, which may be anything.
+// handleChange passes a message, which may be malformed, to its watch.
 func (cl *Client) handleChange(c *ucprpc.Call) error {
 	if len(c.Data) < changeHead {
 		return ErrTooLong
