@@ -477,6 +477,7 @@ func (e *EP) close(mode CloseMode) {
 	case mode == CloseForce:
 		e.abortAndDisconnect()
 	default:
+		e.each(func(p *protocol) func(*EP) { return p.flushes })
 		e.stop()
 		e.disconnectWhenIdle()
 	}

@@ -43,7 +43,7 @@ var messageProtocol = protocol{
 	traffic:  func(e *EP) (int64, bool) { return e.msgs.traffic() },
 	linked:   (*EP).openWindow,
 	learned:  (*EP).learnWindow,
-	deferred: (*EP).grantLater,
+	deferred: (*EP).grantPostponed,
 	bind:     (*EP).bindMessages,
 	unbind: func(e *EP) {
 		if m := e.msgs; m != nil {
@@ -55,6 +55,7 @@ var messageProtocol = protocol{
 	delays:       (*EP).sendEcho,
 	incomingLost: func(e *EP, st ucs.Status) { e.msgs.dropInbound(st) },
 	discarded:    (*EP).returnDiscarded,
+	flushes:      (*EP).grantLast,
 	destroyed:    (*EP).closeWindow,
 	startedOver:  func(e *EP) { e.msgs, e.roles.atOnce = nil, 0 },
 }

@@ -87,6 +87,8 @@ type protocol struct {
 	incomingLost func(e *EP, st ucs.Status)
 	// aborted is called last. It fails operations that are neither in a list of the EP nor at a transport, with st.
 	aborted func(e *EP, st ucs.Status)
+	// flushes is called when CloseFlush begins, before stopped.
+	flushes func(*EP)
 	// stopped is called when the EP accepts no more operations.
 	stopped func(*EP)
 	// discard is called when a loop-back closes. It drops messages and stream data that were not received. discarded is

@@ -65,40 +65,90 @@ func TestTraffic_Credits(t *testing.T) {
 	})
 }
 
+// pushingPair connects two workers over a transport whose messages are system calls if writes is set. Both sides have
+// granted the first credit, and the windows do not grow.
+func pushingPair(t *testing.T, writes bool) *ucppair.Pair {
+	t.Helper()
+	f := faketp.New(faketp.LikeSM())
+	f.NeedsPush = writes
+	set := tlsets.Set{Name: "fake", Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+	p := ucppair.New(t, set, ucp.Config{RndvThresh: config.MemInf, EagerWindow: ucp.FirstWindow}).Both().Warm()
+	for _, x := range [][2]*ucppair.End{{&p.A, &p.B}, {&p.B, &p.A}} {
+		sent, err := x[0].EP.TagSend(7, make([]byte, batch), nil)
+		require.NoError(t, err)
+		require.NoError(t, p.Finish(x[1].W.TagRecv(make([]byte, batch), 7, exact, nil, nil)))
+		require.NoError(t, p.Finish(sent, nil))
+	}
+	idle(p)
+	return p
+}
+
+// batch is the length of a message for which a receiver returns credit, in bytes. The sender has less than half of its window
+// left.
+const batch = ucp.FirstWindow * 3 / 4
+
+// creditsSent is the number of credit messages of a worker.
+func creditsSent(w *ucp.Worker) uint64 {
+	w.CountTraffic()
+	n := counters(w)
+	return n["worker/ep@accepted.credits_sent"] + n["worker/ep@made.credits_sent"]
+}
+
+// untilReceived makes progress until a receive of B is complete, and none after that.
+func untilReceived(p *ucppair.Pair, received *ucp.Request) {
+	p.T.Helper()
+	testenv.ProgressWithin(p.T, testenv.Watchdog, func() bool {
+		p.A.W.Progress()
+		p.B.W.Progress()
+		return received.Done()
+	})
+}
+
+// TestTraffic_CreditBeforeClose: a closing EP sends the credit that the next Progress would send. Otherwise a peer that sends
+// before it receives would wait for the credit, and CloseFlush for its receive.
+func TestTraffic_CreditBeforeClose(t *testing.T) {
+	for _, writes := range []bool{false, true} {
+		p := pushingPair(t, writes)
+		before := creditsSent(p.B.W)
+		received, err := p.B.W.TagRecv(make([]byte, batch), 7, exact, nil, nil)
+		require.NoError(t, err)
+		sent, err := p.A.EP.TagSend(7, make([]byte, batch), nil)
+		require.NoError(t, err)
+		stream, err := p.A.EP.StreamSend(make([]byte, batch), nil)
+		require.NoError(t, err)
+		untilReceived(p, received)
+		received.Release()
+		last, err := p.B.EP.TagSendSync(8, []byte{1}, nil)
+		require.NoError(t, err)
+		closing, err := p.B.EP.Close(ucp.CloseFlush)
+		require.NoError(t, err)
+		require.NotNil(t, closing)
+		require.Equal(t, before+1, creditsSent(p.B.W))
+		require.NoError(t, p.Finish(sent, nil))
+		require.NoError(t, p.Finish(stream, nil))
+		require.False(t, closing.Done())
+		require.NoError(t, p.Finish(p.A.W.TagRecv(make([]byte, 1), 8, exact, nil, nil)))
+		require.NoError(t, p.Finish(last, nil))
+		require.NoError(t, p.Finish(closing, nil))
+	}
+}
+
 // TestTraffic_CreditAfterReply: if messages are system calls, credit is granted by the Progress after the one that receives the
 // message, so that the program can reply first.
 func TestTraffic_CreditAfterReply(t *testing.T) {
 	for _, writes := range []bool{false, true} {
-		f := faketp.New(faketp.LikeSM())
-		f.NeedsPush = writes
-		set := tlsets.Set{Name: "fake", Open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
-		p := ucppair.New(t, set, ucp.Config{RndvThresh: config.MemInf, EagerWindow: ucp.FirstWindow}).Both().Warm()
-		const size = ucp.FirstWindow * 3 / 4 // more than a batch of credit
-		granted := func() uint64 {
-			p.B.W.CountTraffic()
-			n := counters(p.B.W)
-			return n["worker/ep@accepted.credits_sent"] + n["worker/ep@made.credits_sent"]
-		}
-		for k := range 3 {
-			received, err := p.B.W.TagRecv(make([]byte, size), 7, 0, nil, nil)
-			require.NoError(t, err)
-			before := granted()
-			sent, err := p.A.EP.TagSend(7, make([]byte, size), nil)
-			require.NoError(t, err)
-			testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-				p.A.W.Progress()
-				p.B.W.Progress()
-				return received.Done()
-			})
-			received.Release()
-			if k > 0 { // the first credit opens the lane
-				require.Equal(t, !writes, granted() == before+1)
-				p.B.W.Progress()
-				require.Equal(t, before+1, granted())
-			}
-			require.NoError(t, p.Finish(sent, nil))
-			idle(p)
-		}
+		p := pushingPair(t, writes)
+		received, err := p.B.W.TagRecv(make([]byte, batch), 7, exact, nil, nil)
+		require.NoError(t, err)
+		before := creditsSent(p.B.W)
+		sent, err := p.A.EP.TagSend(7, make([]byte, batch), nil)
+		require.NoError(t, err)
+		untilReceived(p, received)
+		received.Release()
+		require.Equal(t, !writes, creditsSent(p.B.W) == before+1)
+		p.B.W.Progress()
+		require.Equal(t, before+1, creditsSent(p.B.W))
+		require.NoError(t, p.Finish(sent, nil))
 	}
 }
 

@@ -104,13 +104,21 @@ func (m *messages) grantSoon() {
 	m.e.w.schedule(m.e)
 }
 
-// grantLater sends the credit that grantSoon has postponed.
-func (e *EP) grantLater() {
+// grantPostponed sends the credit that grantSoon has postponed.
+func (e *EP) grantPostponed() {
 	if m := e.msgs; m != nil && m.credits.later {
-		m.credits.later = false
 		m.UpdateDue()
 		m.grant()
 		m.Measure()
+	}
+}
+
+// grantLast is grantPostponed when the EP begins to close: the peer may need the credit for messages that precede its receive of
+// the last messages of this side.
+func (e *EP) grantLast() {
+	if m := e.msgs; m != nil && m.credits.later {
+		m.UpdateDue()
+		m.sendCredit()
 	}
 }
 
@@ -295,10 +303,17 @@ func (m *messages) returnCharge(n int64) {
 func (m *messages) grant() {
 	if e := m.e; e.receives() && e.msgs == m {
 		e.grow()
-		e.control(creditControl, 0, uint64(m.Grant(e.chargeInHandlers())))
-		m.credits.sent++
-		e.each(func(p *protocol) func(*EP) { return p.granted })
+		m.sendCredit()
 	}
+}
+
+// sendCredit is grant without checks.
+func (m *messages) sendCredit() {
+	e := m.e
+	m.credits.later = false
+	e.control(creditControl, 0, uint64(m.Grant(e.chargeInHandlers())))
+	m.credits.sent++
+	e.each(func(p *protocol) func(*EP) { return p.granted })
 }
 
 // closeWindow returns the window to the budget when the EP is destroyed.
