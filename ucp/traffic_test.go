@@ -152,6 +152,62 @@ func TestTraffic_CreditAfterReply(t *testing.T) {
 	}
 }
 
+// TestTraffic_CreditOfStored: credit for stored messages that a call receives is granted by that call, also if messages are
+// system calls: the program may make no progress for long.
+func TestTraffic_CreditOfStored(t *testing.T) {
+	n, kept := 0, []*ucp.ActiveMessage{}
+	for _, tc := range []struct {
+		name    string
+		send    func(*ucp.EP) (*ucp.Request, error)
+		stored  func(*ucp.Worker) bool
+		receive func(*ucp.Worker) (*ucp.Request, error)
+	}{
+		{
+			"tag",
+			func(e *ucp.EP) (*ucp.Request, error) { return e.TagSend(7, make([]byte, batch), nil) },
+			func(w *ucp.Worker) bool {
+				_, _, ok := w.TagProbe(7, exact, false)
+				return ok
+			},
+			func(w *ucp.Worker) (*ucp.Request, error) {
+				return w.TagRecv(make([]byte, batch), 7, exact, nil, nil)
+			},
+		},
+		{
+			"stream",
+			func(e *ucp.EP) (*ucp.Request, error) { return e.StreamSend(make([]byte, batch), nil) },
+			func(w *ucp.Worker) bool { return w.StreamReady() != nil },
+			func(w *ucp.Worker) (*ucp.Request, error) {
+				return w.StreamReady().StreamRecv(make([]byte, batch), true, &n, nil)
+			},
+		},
+		{
+			"kept",
+			func(e *ucp.EP) (*ucp.Request, error) { return e.SendActive(1, nil, make([]byte, batch), nil) },
+			func(*ucp.Worker) bool { return len(kept) > 0 },
+			func(*ucp.Worker) (*ucp.Request, error) { kept[0].Release(); return nil, nil },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, writes := range []bool{false, true} {
+				p := pushingPair(t, writes)
+				kept = nil
+				p.B.W.OnActive(1, func(m *ucp.ActiveMessage) { kept = append(kept, m.Keep()) })
+				require.NoError(t, p.Finish(tc.send(p.A.EP)))
+				p.Until(func() bool { return tc.stored(p.B.W) })
+				idle(p)
+				before := creditsSent(p.B.W)
+				r, err := tc.receive(p.B.W)
+				require.NoError(t, err)
+				require.Nil(t, r)
+				require.Equal(t, before+1, creditsSent(p.B.W))
+				idle(p)
+				require.Equal(t, before+1, creditsSent(p.B.W))
+			}
+		})
+	}
+}
+
 // TestTraffic_Transports: both sides count the same messages of transports that count what they receive. Closed connections
 // remain in the counts.
 func TestTraffic_Transports(t *testing.T) {

@@ -95,8 +95,9 @@ func (m *messages) grantIfDue() {
 
 // grantSoon returns credit to the peer: at once, or in the next Progress if the transport writes to a socket. The program often
 // replies to the message for which the credit is due, and the system call would delay the reply: see experiment 0148 in docs/perf.
+// Credit for a stored message that a call of the program receives is not postponed: the program may make no progress for long.
 func (m *messages) grantSoon() {
-	if x := m.e.lane(wireup.AM); x == nil || !x.Iface.writes {
+	if x := m.e.lane(wireup.AM); x == nil || !x.Iface.writes || !m.e.w.engine.InProgress() {
 		m.grant()
 		return
 	}

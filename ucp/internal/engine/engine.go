@@ -112,6 +112,9 @@ func (e *Engine) enter() {
 	e.inside = true
 }
 
+// InProgress reports whether Progress runs now. It may report false while Progress polls an iface with uct.IfaceExt.Guarded.
+func (e *Engine) InProgress() bool { return e.inside }
+
 // setHot sets the poller. If the only polled iface has no watch and itself detects concurrent polls,
 // Progress calls it directly.
 func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
