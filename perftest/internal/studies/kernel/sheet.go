@@ -7,9 +7,9 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Microseconds of an iteration, the mean of all ranks: the mean of all iterations, the median of turns and the best turn. " +
-	"Change is to the first transport, the median of differences of turns; in brackets its interval of 95 %. Transports take turns. " +
-	"Waiting is the share of the time in which a rank waits for messages and sums. Messages, KiB and sums are those of a rank in an iteration."
+const legend = "Time of an iteration in microseconds, averaged over the ranks: mean of all iterations, median of the turns, and best turn. " +
+	"The transports are measured in turns. Change: relative to the first transport, median of the differences of turns, with the 95 % interval in brackets. " +
+	"Waiting: share of the time in which a rank waits for messages and sums. Messages, KiB and Sums: of one rank in one iteration."
 
 // Sheet returns the rows to write. about describes the values of their results.
 func Sheet(head any, lines []string, about string, rows []Row) *sheet.Sheet[Row] {

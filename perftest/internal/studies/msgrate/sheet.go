@@ -6,10 +6,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same " +
-	"object and features. CPU ns: CPU time of the senders for a message, which does not depend on what " +
-	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies, CQEs and the device's reads of memory, " +
-	"which are counted in virtual time, are for each message."
+const legend = "Ways: number of threads that share the object; other objects are not shared unless the object requires it. Relative: " +
+	"to the first row with the same object and features. CPU ns: CPU time of the senders per message, which does not depend on other " +
+	"processes; 0 in virtual time. Doorbells, BlueFlame copies, CQEs and the device's reads of memory are counted in virtual time, " +
+	"per message."
 
 // Sheet returns the points to write.
 func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
@@ -24,7 +24,7 @@ func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
 }
 
 // SpreadLegend explains the columns of Figure.Spread.
-const SpreadLegend = "Spread: from the slowest round to the fastest, of the median."
+const SpreadLegend = "Spread: difference of the fastest and the slowest round, relative to the median."
 
 var columns = []sheet.Column[Point]{
 	{Name: "share", Title: "Shared", Value: func(p Point) any { return string(p.Share) }},

@@ -81,14 +81,14 @@ func dvPlot(op, title string) Plot {
 }
 
 const modelNote = "In virtual time, with a ConnectX-6 for each node: calls cost their counted instructions times one cycle at 2.6 GHz, an assumption that figure 2 varies. " +
-	"What both have in common, copies of messages and the network, makes the gain smaller than that in instructions. Ranks of one node reach each other over sm: by the instructions of sm, 53 ns for a cache line that another core has written, and copies. Ranks share nothing else of the processor, and there is no helper thread."
+	"The time of copies of messages and of the network is the same for both, so the gain in time is smaller than that in instructions. Ranks of one node communicate over sm, whose cost is its instructions, 53 ns for each cache line that another core has written, and copies. Ranks share no other resources of the CPU, and there is no helper thread."
 
 // realTimeVaries is the reason why times of messages are not measured on the software HCA.
 const realTimeVaries = "In real time on the software HCA (perftest -x rc,rc_mlx5 --layers ucp -t tag_lat,tag_bw) direct verbs took between 46 % less and 35 % more in two runs: " +
-	"where two processes share two CPUs, the moments at which they meet decide."
+	"if two processes share two CPUs, the times at which both run determine the result."
 
 const kernelNote = "Two ranks on two CPUs, over rc and rc_mlx5 in turns; results are equal bit for bit, also to those of one rank. The times of runs differ by more than the effect, which " +
-	"instructions show: an iteration computes for so long that what messages save does not count."
+	"instructions show: the computation of an iteration takes so long that the time saved by messages is negligible."
 
 func directVerbsPaper() *Paper {
 	return &Paper{
@@ -122,7 +122,7 @@ func dvTimes() []Figure {
 			},
 			Plots: []Plot{modelPlot(dvModel2, "bw", "Figure 1(b): time of a message")}},
 		{ID: "1c", Title: "Bandwidth, both directions", How: Virtual, Note: modelNote,
-			Lesson: "Here the paper finds a tenth of the stalled cycles.",
+			Lesson: "The paper measures a tenth of the stalled cycles.",
 			Cases: []Case{
 				modelCase(dvModel8, "2 ranks", "bw", "8", "faster", between(-0.9, 0)),
 				modelCase(dvModel8, "2 ranks", "bibw", "8", "faster", between(-0.9, 0)),
@@ -141,15 +141,15 @@ func dvTimes() []Figure {
 			},
 			Plots: []Plot{modelPlot(dvModel8, "allgather", "Figure 2: allgather on 8 nodes"), modelPlot(dvModel32, "allgather", "Figure 2: allgather of 32 ranks on 16 nodes")}},
 		{ID: "3", Title: "Allgather: fluctuations", How: Virtual,
-			Note:    modelNote + " Instructions alone make no loss in virtual time.",
+			Note:    modelNote + " Fewer instructions cannot cause a loss in virtual time.",
 			Missing: "The helper thread of UCX and the rest of the system, which the paper names as causes.",
-			Lesson:  "With all cores in use the helper thread of UCX has none, and differences are of both signs.",
+			Lesson:  "If all cores are in use, the helper thread of UCX has no core, and differences have both signs.",
 			Cases: []Case{
 				{Name: "8 nodes, allgather, largest gain", Value: smallest(dvModel8, "test=allgather,transport=rc_mlx5", "change"), Unit: Points, Says: "of both signs", Place: "figure 3", Rule: between(-1, -0.001)},
 				{Name: "8 nodes, allgather, largest loss", Value: largest(dvModel8, "test=allgather,transport=rc_mlx5", "change"), Unit: Points, Says: "of both signs", Place: "figure 3", Rule: between(0.001, 1)},
 			}},
 		{ID: "4", Title: "Collective operations, one process a node", How: Virtual, Note: modelNote,
-			Lesson: "One process a node gains or is as fast; the gain falls with size.",
+			Lesson: "With one process per node direct verbs are faster or equally fast; the gain decreases with the size.",
 			Cases: []Case{
 				modelCase(dvModel8, "8 nodes", "gather", "8", "equal or less", between(-0.9, 0)),
 				modelCase(dvModel8, "8 nodes", "bcast", "8", "equal or less", between(-0.9, 0)),
@@ -178,8 +178,8 @@ func dvCounts() []Figure {
 	return []Figure{
 		{ID: "6", Title: "Processor counters of point-to-point messages", How: Instructions,
 			Lesson:  "Direct verbs need fewer instructions and cycles, and stall less.",
-			Note:    "Sender and receiver are counted apart. A short message over rc_mlx5 is one basic block; longer data up to 220 B it writes into its queue itself as well, and data that is longer passes through the core of the transport, as over rc.",
-			Missing: "Cycles, stalled cycles, misses of the cache and mispredicted branches: this machine gives a guest no processor counters, and the HCA in software would be counted with them. Branches and loads are what mispredicts and stalls.",
+			Note:    "Sender and receiver are counted separately. rc_mlx5 writes a short message to its queue as one basic block, and inline data of up to 220 B as several; larger messages use the common code of the transport, as over rc.",
+			Missing: "Cycles, stalled cycles, misses of the cache and mispredicted branches: this machine has no CPU counters for a guest, and they would include the software HCA. Branches and loads are the causes of mispredictions and stalls.",
 			Cases: []Case{
 				direct("tag 8 B, sender: instructions", "tag", "8", "", "rc_mlx5", "instructions", "fewer", less),
 				direct("tag 8 B, sender: branches", "tag", "8", "", "rc_mlx5", "branches", "fewer", less),
@@ -194,14 +194,14 @@ func dvCounts() []Figure {
 			},
 			Plots: []Plot{dvPlot("put", "Figure 6: instructions of a put"), dvPlot("tag", "Figure 6: instructions of a tagged send"), dvPlot("tag_recv", "Figure 6: instructions of the receiver's progress")}},
 		{ID: "7", Title: "Counters of allgather", How: Instructions, Lesson: "Fewer stalled cycles for small messages; instructions matter less.",
-			Note: "A collective operation sends tagged messages; what it adds is the same for both.", Missing: "Cycles and stalls, as in figure 6.",
+			Note: "A collective operation sends tagged messages; its other instructions are the same for both.", Missing: "Cycles and stalls, as in figure 6.",
 			Cases: []Case{
 				direct("message of 8 B, sender: loads", "tag", "8", "", "rc_mlx5", "loads", "fewer", less),
 				direct("message of 1 KiB, receiver: loads", "tag_recv", "1024", "", "rc_mlx5", "loads", "fewer", less),
 			}},
 		{ID: "8", Title: "Counters of allgather that fluctuates", How: Structure, Lesson: "The counters follow the time.", Missing: "Cycles and stalls, as in figure 6; times that fluctuate have no counted cause."},
 		{ID: "9", Title: "Counters of scatter and alltoall", How: Instructions, Lesson: "Scatter's time follows its stalls and misses.",
-			Note: "Datagrams, which UCX takes for many processes, are counted here: ud against ud_mlx5.", Missing: "Cycles and stalls, as in figure 6.",
+			Note: "For many processes UCX uses datagrams, so these are instructions of ud and ud_mlx5.", Missing: "Cycles and stalls, as in figure 6.",
 			Cases: []Case{
 				direct("ud, message of 8 B, sender: instructions", "am_short", "8", "ud", "ud_mlx5", "instructions", "fewer", less),
 				direct("ud, message of 8 B, receiver: instructions", "am_short_recv", "8", "ud", "ud_mlx5", "instructions", "fewer", less),
@@ -211,7 +211,7 @@ func dvCounts() []Figure {
 			Plots: []Plot{dvPlot("am_bcopy", "Figure 9: instructions of a copied message"), dvPlot("am_bcopy_recv", "Figure 9: instructions of its receiver")}},
 		{ID: "10", Title: "Heap on 8 nodes", How: Counted,
 			Lesson: "The heap of direct verbs is constant where that of verbs grows with processes.",
-			Note:   "An endpoint of rc or rc_mlx5 is a queue pair, so that both grow alike; queues lie outside the heap. rc_mlx5 adds a ring of numbers of work requests. Structures of the verbs library, which the paper blames, are the same for both here.",
+			Note:   "An endpoint of rc or rc_mlx5 is a queue pair, so the heap of both grows equally; queues are outside the heap. rc_mlx5 adds a ring of indexes of work requests. The paper attributes the growth to structures of the verbs library, which are the same for both here.",
 			Cases: []Case{
 				{Name: "rc: heap of 512 peers over 8", Value: over(heapOf("rc", "512", "heap"), heapOf("rc", "8", "heap")), Unit: Times, Says: "grows", Place: "figure 10", Rule: between(2, 1000)},
 				{Name: "rc_mlx5: heap of 512 peers over 8", Value: over(heapOf("rc_mlx5", "512", "heap"), heapOf("rc_mlx5", "8", "heap")), Unit: Times, Says: "constant", Paper: 1, Place: "figure 10", Rule: within(0.2)},
@@ -221,7 +221,7 @@ func dvCounts() []Figure {
 			},
 			Plots: []Plot{{Run: dvFootprint, Title: "Figure 10: heap", X: "peers", Y: "heap", Series: "transport", Scale: 1.0 / (1 << 20), XLabel: "peers", YLabel: "MiB"}}},
 		{ID: "11", Title: "Heap on 32 nodes", How: Counted,
-			Lesson: "Beyond 512 processes UCX takes UD by itself, and the heap of verbs falls.",
+			Lesson: "Above 512 processes UCX selects UD, and the heap of verbs decreases.",
 			Cases: []Case{
 				{Name: "512 peers: heap of ud over rc", Value: over(heapOf("ud", "512", "heap"), heapOf("rc", "512", "heap")), Unit: Times, Says: "falls", Place: "section IV-C", Rule: between(0, 0.5)},
 				{Name: "512 peers: queue pairs of ud", Value: heapOf("ud", "512", "qps"), Says: "one for all", Paper: 1, Place: "section IV-C", Rule: exactly},

@@ -6,8 +6,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Microseconds of a round, and for pingpong, bw and bibw of a message of it, from the clocks of the model: the mean of each rank's rounds, then the mean, the least and the most of the ranks. " +
-	"Change is to the first transport. CPI: cycles per counted instruction."
+const legend = "Time of a round in microseconds of the model's clocks; for pingpong, bw and bibw time of a message. Each rank's time is the mean of its rounds; Mean, Least and Most are over the ranks. " +
+	"Change: relative to the first transport. CPI: cycles per counted instruction."
 
 // Sheet returns the rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
