@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// The benchmark has one client process and a server process for each variant, all on this machine. Variants take
-// turns. The table has the best of all rounds: other processes can only make them worse.
+// The benchmark has one client process, and a server process for each variant, all on this machine. It measures the
+// variants in turns. The table has the best round of each variant, because other processes only make rounds slower.
 const (
 	benchCallers = 16
 	echoLen      = 8
@@ -29,7 +29,7 @@ const (
 	messageLen   = 64
 )
 
-// variant is one way of connecting two processes, with GUCX_TLS and GUCX_SPIN_POLLS of both.
+// variant is a type of connection between two processes, with GUCX_TLS and GUCX_SPIN_POLLS of both.
 type variant struct{ name, over, transport, polls string }
 
 var variants = []variant{
@@ -37,10 +37,11 @@ var variants = []variant{
 	{"gucx sm, sleeps at once", "gucx", "sm", "1"}, {"gucx sm, never sleeps", "gucx", "sm", "-1"},
 }
 
-// sleeping is how many variants are measured in turns. The others, which use all CPUs all the time, come afterwards.
+// sleeping is the number of variants that are measured in turns. The others, which spin on all CPUs, are measured
+// afterwards.
 const sleeping = 5
 
-// service is what is measured: how a server listens, and how a client connects for one caller.
+// service is a measured service: how a server listens, and how a client connects for one caller.
 type service struct {
 	name     string
 	serve    func(n *network, address string) (at string, err error)
@@ -58,10 +59,10 @@ var services = []service{
 	{fmt.Sprintf("active messages %d B", messageLen), serveActive, connectActive, true},
 }
 
-// over reports whether the service works over a network.
+// over reports whether the service supports a network.
 func (s *service) over(n string) bool { return n == "gucx" || !s.gucxOnly }
 
-// listening serves a listener of a network.
+// listening returns a function that listens at an address of a network and serves the listener.
 func listening(serve func(net.Listener) error) func(n *network, address string) (at string, err error) {
 	return func(n *network, address string) (at string, err error) {
 		l, err := n.listen(address)
@@ -73,7 +74,7 @@ func listening(serve func(net.Listener) error) func(n *network, address string) 
 	}
 }
 
-// benchServer serves all services over one network until its standard input ends, and says where.
+// benchServer runs the servers of all services over one network until EOF on standard input, and prints their addresses.
 func benchServer(over string) error {
 	n, err := open(over)
 	if err != nil {
@@ -178,18 +179,18 @@ type party struct {
 	variant
 	server *exec.Cmd
 	calls  [][]func() error
-	best   []result // by service
+	best   []result // best result of each service
 }
 
-// result is what was measured of a service: with one caller, and with benchCallers.
+// result is the measurement of a service with one caller and with benchCallers.
 type result struct {
 	p50, p99   time.Duration
-	rate, many float64       // calls a second
-	cpu, most  time.Duration // of both processes, for one call
+	rate, many float64       // calls per second
+	cpu, most  time.Duration // CPU time of both processes per call
 }
 
-// runBench measures for a number of rounds, in each of which every variant of a service is called for a time by one
-// caller and then by benchCallers, and prints the table.
+// runBench measures the given number of rounds and prints the table. In each round it calls each variant of a service for
+// time each with one caller and then with benchCallers.
 func runBench(w io.Writer, only string, rounds int, each time.Duration) error {
 	var parties []*party
 	for _, group := range [][]variant{variants[:sleeping], variants[sleeping:]} {
@@ -240,7 +241,7 @@ func measureGroup(group []variant, only string, rounds int, each time.Duration) 
 	return parties, nil
 }
 
-// start starts the server and connects to it. end ends both, also after an error.
+// start starts the server and connects to it. end stops both. The caller must call end, also after an error.
 func (p *party) start() (end func() error, err error) {
 	var ends []func() error
 	end = func() error {
@@ -298,7 +299,7 @@ func (p *party) start() (end func() error, err error) {
 	return end, nil
 }
 
-// measure measures service i for another round.
+// measure measures one round of service i.
 func (p *party) measure(i int, each time.Duration) error {
 	one, all, b := p.calls[i][:1], p.calls[i], &p.best[i]
 	times, cpu, err := p.repeat(one, each)
@@ -323,8 +324,8 @@ func (p *party) measure(i int, each time.Duration) error {
 	return nil
 }
 
-// repeat repeats calls, each by a goroutine of its own, for a time, and at least once, and returns how long each took and the CPU time of
-// both processes.
+// repeat runs each of the calls in a loop on its own goroutine for time each, at least once. It returns the durations of
+// the calls and the CPU time of both processes.
 func (p *party) repeat(calls []func() error, each time.Duration) (times []time.Duration, cpu time.Duration, err error) {
 	if cpu, err = p.cpuTime(); err != nil {
 		return nil, 0, err
@@ -355,7 +356,7 @@ func (p *party) repeat(calls []func() error, each time.Duration) (times []time.D
 // clockTick is the unit of times in /proc/PID/stat: USER_HZ, 100 a second on all Linux machines.
 const clockTick = 10 * time.Millisecond
 
-// cpuTime is the CPU time of both processes so far.
+// cpuTime returns the CPU time that both processes have used.
 func (p *party) cpuTime() (time.Duration, error) {
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {

@@ -1,5 +1,5 @@
-// Command grpc is a gRPC server and its client over gucx. They differ from those of any program in the listener
-// and the dialer only: see sockets.go.
+// Command grpc is a gRPC server and client over gucx. They differ from a server and client over sockets only in the
+// listener and the dialer: see sockets.go.
 //
 //	go run . -listen 127.0.0.1:7000 &
 //	go run . -dial 127.0.0.1:7000 hello
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// serve serves until the process is interrupted, and answers then what it has begun to handle.
+// serve runs the server until the process is interrupted. It then completes the calls in progress.
 func serve(over, address string) error {
 	n, err := open(over)
 	if err != nil {
@@ -71,14 +71,14 @@ func serve(over, address string) error {
 	return server.Serve(l)
 }
 
-// newServer makes a server of the service.
+// newServer returns a server of the service.
 func newServer() *grpc.Server {
 	server := grpc.NewServer()
 	server.RegisterService(&echoService, nil)
 	return server
 }
 
-// echoService is what protoc would generate of a service with one method, which returns its argument.
+// echoService is the description, as protoc generates it, of a service with one method, which returns its argument.
 var echoService = grpc.ServiceDesc{
 	ServiceName: "gucx.Echo",
 	HandlerType: (*any)(nil),
@@ -91,7 +91,7 @@ var echoService = grpc.ServiceDesc{
 	}},
 }
 
-// call says something to the server, and prints the answer.
+// call calls the service with a text and prints the reply.
 func call(over, address, what string) error {
 	n, err := open(over)
 	if err != nil {
@@ -113,14 +113,14 @@ func call(over, address, what string) error {
 	return nil
 }
 
-// newClient makes a client of the server at an address.
+// newClient returns a client of the server at an address. The caller must close it.
 func newClient(n *network, address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return n.dial(ctx, address) }))
 }
 
-// say calls the service.
+// say calls the service and returns the reply.
 func say(ctx context.Context, client *grpc.ClientConn, what []byte) ([]byte, error) {
 	answer := new(wrapperspb.BytesValue)
 	if err := client.Invoke(ctx, "/gucx.Echo/Say", wrapperspb.Bytes(what), answer); err != nil {

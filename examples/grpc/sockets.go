@@ -12,7 +12,7 @@ import (
 	"github.com/gucx/gucx/ucp/ucpnet"
 )
 
-// network is where listeners and connections are from: gucx, or sockets.
+// network creates listeners and connections: over gucx or over sockets.
 type network struct {
 	listen func(address string) (net.Listener, error)
 	dial   func(ctx context.Context, address string) (net.Conn, error)
@@ -20,7 +20,7 @@ type network struct {
 	c      *ucp.Context // nil with sockets
 }
 
-// kindOf is the network of an address: that of a unix socket is a path, or a name after @.
+// kindOf returns the network of an address: "unix" for a path or a name after @, otherwise "tcp".
 func kindOf(address string) string {
 	if strings.HasPrefix(address, "@") || path.IsAbs(address) {
 		return "unix"
@@ -28,7 +28,7 @@ func kindOf(address string) string {
 	return "tcp"
 }
 
-// open opens gucx, or nothing for sockets.
+// open opens a network. For sockets it opens nothing.
 func open(over string) (*network, error) {
 	if over != "gucx" {
 		return &network{
