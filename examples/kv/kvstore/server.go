@@ -274,7 +274,7 @@ func (s *Server) Close() error {
 	s.shut() // under mu: fail starts no goroutine afterwards
 	s.idle.Broadcast()
 	s.mu.Unlock()
-	s.closing.Wait() // before the address is free, which tells the other replica that this server has exited
+	s.closing.Wait() // before the address is free: the other replica then assumes that this server has exited
 	err := s.rpc.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()

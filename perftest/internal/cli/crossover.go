@@ -59,8 +59,8 @@ in which auto is slower by more than --limit are repeated up to --again times,
 each time in new processes. A scheme that a transport does not have is replaced
 by one that it has.
 
-As in ucx_perftest, senders do not write the messages, and receivers do not read
-them, but for a few bytes. Programs do: with --written so does the test, and
+As in ucx_perftest, senders write and receivers read only a few bytes of each
+message. With --written they write and read all bytes, as programs do. Then
 protocols that access memory of the other side take longer.
 
 Exit status: 1 if auto is still slower by more than --limit percent in a row.`,

@@ -55,7 +55,7 @@ type Endpoint struct {
 	PD      *verbs.PD
 	CQ      *verbs.CQ
 	QPs     []*verbs.QP
-	// SharedBy tells which objects the endpoint shares.
+	// SharedBy has the numbers of the objects, and of the endpoints that use each.
 	SharedBy Shares
 }
 
