@@ -139,7 +139,7 @@ var activeProtocol = protocol{
 }
 
 var activeChannel = withAnnouncements(newChannel("active message", &activeClass, channel{
-	eagerID: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
+	eagerID: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS, inPlace: true,
 }))
 
 var activeClass = withDropRequest(messageClass)
@@ -150,7 +150,7 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // SendActive sends an active message: the peer's handler of the id gets header, of at most
 // MaxActiveHeader bytes, and data. Messages of an EP are handled in the order in which they are sent. If the
 // request is nil, header and data belong to the caller again; the sender does not learn whether the message was
-// handled. If data has Config.RndvThresh bytes or more, or the peer has no room, the
+// handled. If data has Config.RndvThresh bytes or more (by default, if that is faster than fragments), or the peer has no room, the
 // handler gets the message without its data (rendezvous), and the request completes when the peer has received the
 // data, in the handler or later, or has dropped the message. Errors: as [EP.Err]; ErrTooLong for the header;
 // ErrUnsupported if no transport of both sides has active messages.

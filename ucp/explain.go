@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -261,7 +262,12 @@ func (e *EP) protocolInfos() (all []ProtocolInfo) {
 		return all
 	}
 	for class := range memoryClasses {
-		all = append(all, i.protocolInfo("messages", class.String(), e.messageTable(i, class)))
+		from := e.threshold(class, false)
+		all = append(all, i.protocolInfo("messages", class.String(), e.messageTable(i, class, from)))
+		if eager := i.sends().eager; from.From <= eager && i.w.ctx.cfg.RndvThresh == config.MemAuto {
+			read := proto.Threshold{From: eager + 1, Why: "handlers read one fragment without a copy"}
+			all = append(all, i.protocolInfo("active messages", class.String(), e.messageTable(i, class, read)))
+		}
 	}
 	all[len(all)-1].Costs = i.costsFrom()
 	return all
@@ -291,9 +297,9 @@ func (i *iface) longestShort() int {
 	return n
 }
 
-func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
+// messageTable returns the protocols of messages of a class of buffers that use rendezvous from a length on.
+func (e *EP) messageTable(i *iface, class memoryClass, from proto.Threshold) proto.Table {
 	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
-	from := e.threshold(class, false)
 	m := &proto.Messages{
 		Short: i.longestShort(), Copy: s.eager, MinZcopy: s.minZcopy, MaxZcopy: s.maxZcopy,
 		Piece: s.piece, Announced: from.From, Why: from.Why,

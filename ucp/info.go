@@ -80,7 +80,7 @@ type RetryInfo struct {
 
 // ProtocolInfo describes the protocols of an operation over the transport that it uses, or would use.
 type ProtocolInfo struct {
-	Op        string      `json:"op"` // "put", "get" or "messages"
+	Op        string      `json:"op"` // "put", "get", "messages", or "active messages" if they differ from other messages
 	Transport string      `json:"transport"`
 	Device    string      `json:"device"`
 	Buffer    string      `json:"buffer,omitempty"` // class of buffers; empty if there is one

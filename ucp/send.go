@@ -24,6 +24,8 @@ type channel struct {
 	first   uint8 // id of the first fragment; 0 for a stream, which has no messages
 	rts     uint8 // id of an RTS; 0 if there is no rendezvous
 
+	inPlace bool // a handler of the receiver reads complete messages where they have arrived, without a copy
+
 	send     stage // the first stage: chooses another one when there is a lane, and credit
 	bcopy    stage // complete message, bcopy
 	zcopy    stage // complete message, zcopy
@@ -284,9 +286,9 @@ func (r *Request) canCompleteNow() bool {
 }
 
 // longEnough reports whether rendezvous may save time for a message of n bytes: one call cannot send the
-// message, or its data is in registered memory of the caller and needs a request in any case.
+// message, or the receiver copies it, and its data is in registered memory of the caller and needs a request in any case.
 func (r *Request) longEnough(n int, s *sends) bool {
-	return n > s.eager || r.mem != nil && n >= proto.ShortestAnnounced
+	return n > s.eager || r.mem != nil && n >= proto.ShortestAnnounced && !r.msg.ch.inPlace
 }
 
 // reached reports whether the transport of a lane can read the buffer without a copy.

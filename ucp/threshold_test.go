@@ -1,6 +1,8 @@
 package ucp_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,6 +51,29 @@ func TestThreshold_SlowCopies(t *testing.T) {
 		assert.Equal(t, n == from, usesRndv(t, p, n, &ucp.OpParams{Mem: p.A.Mem}), "%d bytes", n)
 		assert.False(t, usesRndv(t, p, n, nil), "%d bytes that are not registered", n)
 	}
+}
+
+// TestThreshold_ActiveInPlace: a handler reads an active message of one fragment without a copy, so that it stays eager where
+// other messages use rendezvous.
+func TestThreshold_ActiveInPlace(t *testing.T) {
+	p := ucppair.Open(t, tlsets.Real("sm", "sm"), ucp.Config{})
+	p.A.W.Ifaces()[0].Costs().Costs[uct.AMBcopy].Bandwidth = 2e9
+	p.Both().Warm()
+	eager := p.A.W.Ifaces()[0].EagerLimit()
+	require.True(t, usesRndv(t, p, eager, &ucp.OpParams{Mem: p.A.Mem}), "a tagged message")
+	got := 0
+	p.B.W.OnActive(1, func(m *ucp.ActiveMessage) { got = m.Length })
+	for _, n := range []int{eager, tlsets.MemLen} {
+		r, err := p.A.EP.SendActive(1, nil, p.A.Mem.Bytes()[:n], &ucp.OpParams{Mem: p.A.Mem})
+		require.NoError(t, err)
+		assert.Equal(t, n > eager, r != nil && r.UsesRendezvous(), "%d bytes", n)
+		require.NoError(t, p.Finish(r, nil))
+		p.Until(func() bool { return got == n })
+	}
+	_, table, found := strings.Cut(p.A.EP.Explain(), "\nactive messages over sm memory, buffers of MemAlloc:\n")
+	require.True(t, found)
+	_, rndv, _ := strings.Cut(table, fmt.Sprintf("..%d ", eager))
+	assert.Regexp(t, `^ *(short|bcopy) .*\n +\d+\.\.inf +rndv `, rndv)
 }
 
 // usesRndv sends n bytes, for which there is credit, and reports whether they used rendezvous.

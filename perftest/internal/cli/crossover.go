@@ -115,7 +115,7 @@ func layerProtocol(layer string) string {
 // cell is a transport and a class of memory, with the choices of ucp for both.
 type cell struct {
 	transport, memory string
-	ranges            crossover.Ranges
+	uses              *crossover.Protocols
 }
 
 // measure measures all cells, repeats rows beyond the limit, and writes the table.
@@ -165,7 +165,7 @@ func (x *crossoverFlags) measureCell(cmd *cobra.Command, c *cell, tests []string
 		if len(x.table.Rows) == 0 {
 			x.run = run
 		}
-		x.table.Add(c.memory, records, layerProtocol, c.ranges.Find)
+		x.table.Add(c.memory, records, layerProtocol, c.uses.Find)
 		return nil
 	}
 	return j.run(cmd)
@@ -223,7 +223,7 @@ func (x *crossoverFlags) cells() (cells []cell, err error) {
 					return nil, err
 				}
 			}
-			c.ranges = crossover.Explained(text, memory)
+			c.uses = crossover.Explained(text, memory)
 			cells = append(cells, c)
 		}
 	}

@@ -51,7 +51,7 @@ func TestCrossover_Rows(t *testing.T) {
 func TestLossError(t *testing.T) {
 	var x crossover.Table
 	x.Add("mapped", []result.Record{{Transport: "sm", Test: "tag_lat", Layer: "ucp", Size: 8, LeastNS: 300}, {Transport: "sm", Test: "tag_lat", Layer: "eager", Size: 8, LeastNS: 200}},
-		layerProtocol, func(int) string { return "get_zcopy" })
+		layerProtocol, func(string, int) string { return "get_zcopy" })
 	assert.NoError(t, lossError(&x, 50))
 	assert.EqualError(t, lossError(&x, 49), "auto loses more than 49 % in 1 of 1 rows; most over sm, memory mapped, tag_lat of 8 bytes: 50 %, as it uses get_zcopy and not eager")
 }

@@ -38,8 +38,8 @@ type Table struct {
 }
 
 // Add adds records of runs in a class of memory. layer returns the protocol of a record, and uses the protocol that
-// Explain shows for a size. A time replaces a longer one of the same protocol.
-func (t *Table) Add(memory string, records []result.Record, protocol func(layer string) string, uses func(size int) string) {
+// Explain shows for a test and a size. A time replaces a longer one of the same protocol.
+func (t *Table) Add(memory string, records []result.Record, protocol func(layer string) string, uses func(test string, size int) string) {
 	if t.index == nil {
 		t.index = map[key]int{}
 	}
@@ -50,7 +50,7 @@ func (t *Table) Add(memory string, records []result.Record, protocol func(layer 
 			i = len(t.Rows)
 			t.index[k] = i
 			t.Rows = append(t.Rows, Row{Transport: r.Transport, Memory: memory, Test: r.Test, Size: r.Size,
-				Uses: uses(r.Size), NS: map[string]float64{}})
+				Uses: uses(r.Test, r.Size), NS: map[string]float64{}})
 		}
 		t.Rows[i].add(protocol(r.Layer), r.LeastNS)
 	}

@@ -17,7 +17,7 @@ func rec(layer string, size int, ns float64) result.Record {
 // same returns the names of protocols for layers of the same names.
 func same(layer string) string { return layer }
 
-func uses(int) string { return "bcopy" }
+func uses(string, int) string { return "bcopy" }
 
 func TestTable(t *testing.T) {
 	var x Table
@@ -59,6 +59,10 @@ messages over sm memory, buffers of MemAlloc:
         4574..8191         rndv   get_zcopy, the least time, 275 ns;
                                   threshold: 663 ns, eager 663 ns
         8192..inf          rndv   am, the least time, 300 ns
+active messages over sm memory, buffers of MemAlloc:
+           1..8192         bcopy  one copy
+        8193..inf          rndv   get_zcopy, the least time, 275 ns;
+                                  threshold: handlers read one fragment without a copy
 costs by which messages go over sm memory: measured
 `
 
@@ -70,10 +74,16 @@ func TestExplained(t *testing.T) {
 	} {
 		r := Explained(explained, memory)
 		for n, p := range want {
-			assert.Equal(t, p, r.Find(n), "%s %d", memory, n)
+			assert.Equal(t, p, r.Find("tag_lat", n), "%s %d", memory, n)
+			if memory != "alloc" {
+				assert.Equal(t, p, r.Find("am_lat", n), "%s %d: as other messages", memory, n)
+			}
 		}
 	}
-	assert.Empty(t, Explained(explained, "other").Find(1))
+	active := Explained(explained, "alloc")
+	assert.Equal(t, "bcopy", active.Find("am_lat", 8192))
+	assert.Equal(t, "get_zcopy", active.Find("am_bw", 8193))
+	assert.Empty(t, Explained(explained, "other").Find("tag_lat", 1))
 }
 
 func TestSheet(t *testing.T) {
