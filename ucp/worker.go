@@ -288,7 +288,8 @@ func (w *Worker) Close() error {
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which
-// then makes progress. Any goroutine may call it.
+// then makes progress; the function of Until is called again before the next sleep. Any goroutine may call it. It takes a few
+// nanoseconds unless that goroutine sleeps or the worker has an [Worker.FD].
 func (w *Worker) Signal() { w.engine.Signal() }
 
 // disconnectPolls limits the polls in which Close sends its last messages. They take some tens of

@@ -10,7 +10,7 @@ import (
 // EventFD returns the descriptor that is readable when Park would return. The engine owns it. It does not change
 // until Close, and is level-triggered.
 func (e *Engine) EventFD() (int, error) {
-	if err := e.makeParker(); err != nil {
+	if err := e.expose(); err != nil {
 		return 0, err
 	}
 	return e.park.epfd, nil
@@ -20,8 +20,8 @@ func (e *Engine) EventFD() (int, error) {
 // Errors: ErrBusy if Progress may have work, or if Signal may have been called since the last Arm; an error that wraps
 // ErrUnsupported if a polled iface has no events.
 func (e *Engine) Arm() error {
-	if e.park == nil { // a call of Signal before would have had no effect
-		if err := e.makeParker(); err != nil {
+	if !e.exposed { // a call of Signal before had no effect
+		if err := e.expose(); err != nil {
 			return err
 		}
 		return e.busy()
@@ -41,6 +41,16 @@ func (e *Engine) Arm() error {
 		err = e.busy()
 	}
 	return err
+}
+
+// expose makes Signal have an effect from now on, also while no goroutine is in Park.
+func (e *Engine) expose() error {
+	if err := e.makeParker(); err != nil {
+		return err
+	}
+	e.exposed = true
+	e.sleeping.Store(true) // pairs with the load in Signal
+	return nil
 }
 
 // busy makes the next Progress check everything, and returns ErrBusy.

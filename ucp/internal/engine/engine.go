@@ -63,6 +63,9 @@ type Engine struct {
 	posted atomic.Bool // stored by Post and Park; pairs with the load in runAll
 	woke   atomic.Bool // some Iface.woke is set; stored by Park, pairs with the swap in pollWoken
 
+	sleeping atomic.Bool // Signal has an effect: a goroutine sleeps or is about to, or exposed is set
+	exposed  bool        // the owner may wait on EventFD
+
 	parkMu sync.Mutex // Signal reads park from any goroutine
 	park   *parker    // nil until the first sleep
 }

@@ -928,3 +928,36 @@ func TestAlarm(t *testing.T) {
 		assert.False(t, r.Alarm.Due(), "no timer runs after Close")
 	})
 }
+
+// TestSignal_NoSleeper: Signal writes to the descriptor only if a goroutine sleeps or is about to, or if the owner waits on
+// EventFD.
+func TestSignal_NoSleeper(t *testing.T) {
+	r := newRig(t, newEventFake(t, 0))
+	require.NoError(t, r.makeParker())
+	signaled := func() bool {
+		r.Signal()
+		written := testenv.Readable(t, r.park.signal, 0)
+		r.park.drain()
+		return written
+	}
+	assert.False(t, signaled(), "before the first sleep")
+	ok, err := r.ReadyToSleep(func() bool {
+		assert.True(t, signaled(), "done may have been called already")
+		return true
+	})
+	require.NoError(t, err)
+	require.False(t, ok)
+	assert.False(t, signaled(), "done has returned true")
+	ok, err = r.ReadyToSleep(never)
+	require.NoError(t, err)
+	require.True(t, ok)
+	r.Signal()
+	require.NoError(t, r.Park(t.Context()))
+	assert.False(t, signaled(), "after a sleep")
+	_, err = r.EventFD()
+	require.NoError(t, err)
+	assert.True(t, signaled(), "the owner may wait on EventFD")
+	_, err = r.ReadyToSleep(func() bool { return true })
+	require.NoError(t, err)
+	assert.True(t, signaled(), "it still may")
+}

@@ -221,8 +221,21 @@ func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 }
 
 // ReadyToSleep arms the transports. It reports whether there is no work until the next event,
-// and done has returned false. It does not call done after done has returned true.
+// and done has returned false. It does not call done after done has returned true. If it reports true, the caller must call
+// Park.
 func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
+	e.sleeping.Store(true) // before done, which reads what callers of Signal have stored
+	ready, err := e.prepareSleep(done)
+	if ready {
+		e.Sleeps.Inc()
+	} else {
+		e.sleeping.Store(e.exposed)
+	}
+	return ready, err
+}
+
+// prepareSleep is ReadyToSleep without the state of Signal.
+func (e *Engine) prepareSleep(done func() bool) (bool, error) {
 	for _, i := range e.ifaces {
 		if i.polled && i.waker == nil {
 			return false, nil
@@ -236,11 +249,7 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, nil
 		}
 	}
-	ready, err := e.canSleep()
-	if ready {
-		e.Sleeps.Inc()
-	}
-	return ready, err
+	return e.canSleep()
 }
 
 // canSleep arms the transports and reports whether there is no work until the next event.
@@ -286,6 +295,7 @@ func (e *Engine) Park(ctx context.Context) error {
 	waiting.parked.Add(1)
 	ready, err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)
+	e.sleeping.Store(e.exposed)
 	e.markWoken(ready)
 	return err
 }
@@ -361,8 +371,12 @@ func (e *Engine) makeParker() error {
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which
-// then makes progress. Any goroutine may call it.
+// then makes progress and calls its done. Any goroutine may call it. It makes a system call only if the goroutine sleeps or is
+// about to, or if the owner waits on EventFD.
 func (e *Engine) Signal() {
+	if !e.sleeping.Load() { // pairs with the store in ReadyToSleep, after which done is called
+		return
+	}
 	e.parkMu.Lock()
 	p := e.park
 	e.parkMu.Unlock()
