@@ -183,7 +183,6 @@ func (p *Peer) reject(h *header, code Code, m *ucp.ActiveMessage) {
 
 // onReceived is called when the request is complete, or cannot be received.
 func (c *Call) onReceived(err error) {
-	c.l.countEvent()
 	if err != nil || c.p.gone != nil {
 		c.free()
 		return
@@ -200,7 +199,7 @@ func (c *Call) dispatch() {
 		}
 		return
 	}
-	c.l.woken = true
+	c.l.woken++
 	c.l.running.Add(1)
 	go c.handleTask()
 }
@@ -257,7 +256,6 @@ func (c *Call) sendReply() {
 	}
 	c.charge(len(reply))
 	r, err := c.p.ep.SendActive(amID, c.hdr[:], reply, &c.sending)
-	c.l.pushes = true
 	r.Release()
 	if r == nil {
 		c.onSent(err)
@@ -266,7 +264,6 @@ func (c *Call) sendReply() {
 
 // onSent is called when ucp no longer uses the reply. An error means that the peer is gone.
 func (c *Call) onSent(error) {
-	c.l.countEvent()
 	c.free()
 }
 

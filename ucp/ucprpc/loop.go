@@ -26,7 +26,6 @@ type loop struct {
 
 	driven   atomic.Bool   // a goroutine drives, or there is an element in handoff
 	hasTasks atomic.Bool   // there are tasks; set under mu
-	parked   atomic.Uint32 // notParked, parked or signaled
 	waiting  atomic.Int32  // goroutines that sleep until their wait is over
 	handoff  chan struct{} // has room for one: a sleeping goroutine that receives it becomes the driver
 	uses     atomic.Uint32 // changes while callers drive
@@ -39,10 +38,8 @@ type loop struct {
 	// Used by the driver only.
 	own       *waiter  // the wait of the driver; nil if it only serves
 	ran       []func() // the tasks before these, of which submit uses the memory
-	events    uint     // number of messages and completions
-	seen      uint     // events before the latest park
-	woken     bool     // the driver has woken a goroutine since it last yielded
-	pushes    bool     // the driver has posted messages since the latest poll
+	woken     int      // goroutines that the driver has woken since it last yielded
+	yieldAt   int      // woken when hasWork was called last
 	closed    bool     // the worker is closed
 	connects  bool     // a client connects: messages may arrive before Dial returns
 	ready     func() bool
@@ -71,18 +68,6 @@ func newWaiter(begin, abandon func()) waiter {
 	return waiter{begin: begin, abandon: abandon, wake: make(chan struct{}, 1)}
 }
 
-// Values of loop.parked.
-const (
-	notParked = iota
-	parked
-	signaled
-)
-
-// pollsBeforePark is the number of polls without an event before the driver calls ucp.Worker.Until, which
-// polls or sleeps. Until then submitted tasks need no signal. The polls take about 1 us, as long as a handler of a
-// polling peer.
-const pollsBeforePark = 32
-
 // newLoop returns a loop with a new worker.
 func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 	w, err := n.c.NewWorker(cfg)
@@ -108,9 +93,7 @@ func (l *loop) submit(f func()) {
 	l.tasks = append(l.tasks, f)
 	l.hasTasks.Store(true)
 	l.mu.Unlock()
-	if l.parked.Load() == parked && l.parked.CompareAndSwap(parked, signaled) { // pairs with the store in park
-		l.w.Signal()
-	}
+	l.w.Signal()
 }
 
 // startTask submits a task that no goroutine waits for. Without a driver, a new goroutine drives until another one waits.
@@ -118,18 +101,9 @@ func (l *loop) startTask(f func()) {
 	l.submit(f)
 	if l.acquire() {
 		go func() {
-			_ = l.drive(context.Background(), nil)
+			_ = l.drive(context.Background())
 			l.release()
 		}()
-	}
-}
-
-// countEvent counts a message or a completion. Until does not sleep before its next look at hasWork, so tasks need no
-// signal.
-func (l *loop) countEvent() {
-	l.events++
-	if l.parked.Load() != notParked {
-		l.parked.Store(notParked)
 	}
 }
 
@@ -156,7 +130,7 @@ func (l *loop) await(ctx context.Context, w *waiter) {
 		l.own = w
 		l.runTasks()
 		w.begin()
-		l.driveFor(ctx, w)
+		l.driveOwn(ctx)
 		return
 	}
 	l.waiting.Add(1) // before the task, which release looks for
@@ -179,7 +153,7 @@ func (l *loop) await(ctx context.Context, w *waiter) {
 		l.waiting.Add(-1)
 	}
 	l.own = w
-	l.driveFor(ctx, w)
+	l.driveOwn(ctx)
 }
 
 // completeWait ends the wait of w. Only the driver may call it.
@@ -187,16 +161,16 @@ func (l *loop) completeWait(w *waiter) {
 	w.done = true
 	if w != l.own {
 		l.waiting.Add(-1)
-		l.woken = true
+		l.woken++
 		w.wake <- struct{}{}
 	}
 }
 
-// driveFor drives until w, the wait of the driver, is done.
-func (l *loop) driveFor(ctx context.Context, w *waiter) {
-	if l.drive(ctx, w) != nil {
-		w.abandon()
-		_ = l.drive(context.Background(), w) // ends with w
+// driveOwn drives until the wait of the driver is done. If ctx is done first, it abandons the wait.
+func (l *loop) driveOwn(ctx context.Context) {
+	if l.drive(ctx) != nil {
+		l.own.abandon()
+		_ = l.drive(context.Background()) // ends with the wait
 	}
 	l.own = nil
 	l.release()
@@ -206,10 +180,6 @@ func (l *loop) driveFor(ctx context.Context, w *waiter) {
 func (l *loop) release() {
 	l.uses.Add(1)
 	for {
-		if l.pushes && !l.closed {
-			l.pushes = false
-			l.w.Progress()
-		}
 		if l.waiting.Load() > 0 { // only a driver decreases it, so one of them receives
 			l.handoff <- struct{}{}
 			return
@@ -219,55 +189,36 @@ func (l *loop) release() {
 			return
 		}
 		l.runTasks()
+		_ = l.w.Until(context.Background(), func() bool { return true }) // sends what the tasks have posted
 	}
 }
 
-// drive makes progress until w is done; with w nil, until the loop is closed or, at a client, another goroutine
-// waits. If ctx is done first, it returns the error of ctx.
-func (l *loop) drive(ctx context.Context, w *waiter) error {
-	for polls, idle := 1, 0; ; polls++ {
+// drive makes progress until the wait of the driver is done; without one, until the loop is closed or, at a client, another
+// goroutine waits. If ctx is done first, it returns the error of ctx.
+func (l *loop) drive(ctx context.Context) error {
+	for {
 		l.runTasks()
-		if l.closed || w != nil && w.done || w == nil && !l.n.serves && l.waiting.Load() > 0 {
+		err := l.w.Until(ctx, l.ready) // also if it returns at once: it sends what the tasks have posted
+		switch {
+		case l.closed, l.own != nil && l.own.done, l.own == nil && !l.n.serves && l.waiting.Load() > 0:
 			return nil
-		}
-		if polls%pollsBeforePark == 0 && ctx.Err() != nil {
+		case err != nil:
+			return err
+		case ctx.Err() != nil: // Until does not look at ctx if it has work soon
 			return ctx.Err()
 		}
-		l.pushes = false
-		n := l.w.Progress()
-		l.completeFlushes()
-		switch {
-		case l.woken && (n == 0 || polls%pollsBeforePark == 0): // the goroutines that were woken may submit more
-			l.woken = false
-			runtime.Gosched()
-		case n > 0:
-			idle = 0
-		default:
-			idle++
-		}
-		if idle < pollsBeforePark || w != nil && w.done {
-			continue
-		}
-		idle = 0
-		if err := l.park(ctx); err != nil {
-			return err
-		}
 	}
 }
 
-// park calls ucp.Worker.Until, which polls or sleeps depending on earlier waits.
-func (l *loop) park(ctx context.Context) error {
-	l.seen = l.events
-	l.parked.Store(parked) // pairs with the load in submit: hasWork sees what was submitted before
-	err := l.w.Until(ctx, l.ready)
-	l.parked.Store(notParked)
-	return err
-}
-
-// hasWork reports whether the driver has work besides waiting for the worker.
+// hasWork reports whether the driver has work besides progress. It is called between two polls.
 func (l *loop) hasWork() bool {
 	l.completeFlushes()
-	return l.hasTasks.Load() || l.events != l.seen
+	if l.woken > 0 && l.woken == l.yieldAt { // the latest poll has woken none; those that were woken may submit more
+		l.woken = 0
+		runtime.Gosched()
+	}
+	l.yieldAt = l.woken
+	return l.hasTasks.Load() || l.own != nil && l.own.done
 }
 
 // watchInterval is the time from the latest call of a client until its own goroutine drives the loop.
@@ -278,7 +229,7 @@ const watchInterval = time.Millisecond
 func (l *loop) serve() {
 	for seen := l.uses.Load(); ; time.Sleep(watchInterval) {
 		if (l.n.serves || l.uses.Load() == seen) && l.acquire() {
-			_ = l.drive(context.Background(), nil)
+			_ = l.drive(context.Background())
 			closed := l.closed
 			l.release()
 			if closed {

@@ -72,7 +72,6 @@ func (l *loop) dropPeer(p *Peer, err error) {
 		return
 	}
 	p.gone = err
-	l.countEvent()
 	delete(l.peers, p.ep)
 	l.connected.Add(-1)
 	p.markUnusable(err) // first, because callers that are woken below use the next connection
@@ -136,12 +135,10 @@ func (p *Peer) notify(h *header) {
 	if r == nil {
 		sent(err)
 	}
-	p.l.pushes = true
 }
 
 // handle handles any message of a peer. It runs inside Progress.
 func (l *loop) handle(m *ucp.ActiveMessage) {
-	l.countEvent()
 	p := l.peers[m.From]
 	if p == nil && l.connects {
 		p = l.addPeer(m.From)

@@ -154,7 +154,6 @@ func (s *slot) post() {
 		return
 	default:
 		s.send, err = s.p.ep.SendActive(amID, s.hdr[:s.packHeader()], s.data, &s.sending)
-		s.l.pushes = true
 	}
 	if err != nil {
 		err = &Error{Code: CodeUnavailable, Err: err}
@@ -177,7 +176,6 @@ func (s *slot) packHeader() int {
 
 // onSent is called when ucp no longer uses the data.
 func (s *slot) onSent(err error) {
-	s.l.countEvent()
 	s.send.Release()
 	s.send = nil
 	switch {
@@ -200,7 +198,6 @@ func (l *loop) completeFlushes() {
 		if !s.send.Done() {
 			return false
 		}
-		l.countEvent()
 		_, err := s.send.Test()
 		s.send = nil
 		s.setResult(err)
@@ -210,7 +207,6 @@ func (l *loop) completeFlushes() {
 
 // onReceived is called when the reply is complete.
 func (s *slot) onReceived(err error) {
-	s.l.countEvent()
 	s.recv.Release()
 	s.recv = nil
 	if err != nil {
