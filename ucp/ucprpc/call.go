@@ -208,8 +208,7 @@ func (c *Call) dispatch() {
 func (c *Call) handle() {
 	l := c.l
 	if err := c.runHandler(); err != ErrPending { // otherwise Finish may have ended c
-		c.err = err
-		l.submit(c.replyTask)
+		c.Finish(err)
 	}
 	l.running.Done()
 }
@@ -218,9 +217,8 @@ func (c *Call) handle() {
 // call it once: a second Finish panics, or ends another call. Any goroutine may call it, also a handler that runs inline.
 // Until then the call counts against the limits.
 func (c *Call) Finish(err error) {
-	l := c.l
 	c.err = err
-	l.startTask(c.replyTask)
+	c.l.startTask(c.replyTask)
 }
 
 // runHandler runs the handler, unless the deadline has passed.

@@ -124,3 +124,28 @@ func TestClient_HandlerOfFailedAttempt(t *testing.T) {
 	})
 	require.Equal(t, 3, peers)
 }
+
+// TestClient_CloseCancelsCalls: Close cancels the calls in progress before it waits until the last messages are sent. Otherwise
+// it would wait for a handler that does not receive its large request.
+func TestClient_CloseCancelsCalls(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		started, ended := make(chan struct{}), make(chan error, 1)
+		var cfg ServerConfig
+		cfg.Handlers.Handle(methodLarge, HandlerConfig{OnDemand: true}, func(c *Call) error {
+			close(started)
+			<-c.Context().Done()
+			ended <- context.Cause(c.Context())
+			return nil
+		})
+		_, cl := newPair(t, tls, cfg)
+		returned := make(chan error, 1)
+		go func() {
+			_, err := cl.Call(t.Context(), methodLarge, make([]byte, 8<<20), nil)
+			returned <- err
+		}()
+		<-started
+		require.NoError(t, cl.Close())
+		require.Equal(t, CodeLost, CodeOf(<-returned))
+		require.Equal(t, context.Canceled, <-ended)
+	})
+}

@@ -36,18 +36,19 @@ type loop struct {
 	made  int      // number of slots; under mu
 
 	// Used by the driver only.
-	own       *waiter  // the wait of the driver; nil if it only serves
-	ran       []func() // the tasks before these, of which submit uses the memory
-	woken     int      // goroutines that the driver has woken since it last yielded
-	yieldAt   int      // woken when hasWork was called last
-	closed    bool     // the worker is closed
-	connects  bool     // a client connects: messages may arrive before Dial returns
-	ready     func() bool
-	slots     []*slot // by index
-	flushes   []*slot // slots that wait for a flush
-	active    int     // slots with an operation in progress
-	inFlight  int     // calls of peers without a reply
-	bytes     int64   // bytes that these calls use
+	own       *waiter     // the wait of the driver; nil if it only serves
+	ran       []func()    // the tasks before these, of which submit uses the memory
+	woken     int         // goroutines that the driver has woken since it last yielded
+	yieldAt   int         // woken when isReady was called last
+	polled    bool        // isReady was called since drive has run tasks
+	closed    bool        // the worker is closed
+	connects  bool        // a client connects: messages may arrive before Dial returns
+	ready     func() bool // isReady
+	slots     []*slot     // by index
+	flushes   []*slot     // slots that wait for a flush
+	active    int         // slots with an operation in progress
+	inFlight  int         // calls of peers without a reply
+	bytes     int64       // bytes that these calls use
 	peers     map[*ucp.EP]*Peer
 	connected atomic.Int64  // length of peers
 	listener  *ucp.Listener // of a server
@@ -78,7 +79,7 @@ func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
 		handoff: make(chan struct{}, 1), peers: map[*ucp.EP]*Peer{},
 	}
-	l.ready = l.hasWork
+	l.ready = l.isReady
 	w.OnActive(amID, l.handle)
 	l.stats.addTo(l.shown)
 	return l, nil
@@ -96,9 +97,14 @@ func (l *loop) submit(f func()) {
 	l.w.Signal()
 }
 
-// startTask submits a task that no goroutine waits for. Without a driver, a new goroutine drives until another one waits.
+// startTask submits a task that no goroutine waits for.
 func (l *loop) startTask(f func()) {
 	l.submit(f)
+	l.ensureDriver()
+}
+
+// ensureDriver starts a goroutine that drives until another one waits, unless there is a driver.
+func (l *loop) ensureDriver() {
 	if l.acquire() {
 		go func() {
 			_ = l.drive(context.Background())
@@ -176,20 +182,16 @@ func (l *loop) driveOwn(ctx context.Context) {
 	l.release()
 }
 
-// release makes a sleeping goroutine the driver instead of the caller; if none sleeps, there is no driver.
+// release makes a sleeping goroutine the driver instead of the caller; if none sleeps and there are no tasks, there is no driver.
 func (l *loop) release() {
 	l.uses.Add(1)
-	for {
-		if l.waiting.Load() > 0 { // only a driver decreases it, so one of them receives
-			l.handoff <- struct{}{}
-			return
-		}
-		l.driven.Store(false) // a goroutine that begins to wait before this has submitted a task
-		if !l.hasTasks.Load() || !l.acquire() {
-			return
-		}
-		l.runTasks()
-		_ = l.w.Until(context.Background(), func() bool { return true }) // sends what the tasks have posted
+	if l.waiting.Load() > 0 { // only a driver decreases it, so one of them receives
+		l.handoff <- struct{}{}
+		return
+	}
+	l.driven.Store(false)
+	if l.hasTasks.Load() { // for example of a goroutine that began to wait before this
+		l.ensureDriver()
 	}
 }
 
@@ -198,6 +200,7 @@ func (l *loop) release() {
 func (l *loop) drive(ctx context.Context) error {
 	for {
 		l.runTasks()
+		l.polled = false
 		err := l.w.Until(ctx, l.ready) // also if it returns at once: it sends what the tasks have posted
 		switch {
 		case l.closed, l.own != nil && l.own.done, l.own == nil && !l.n.serves && l.waiting.Load() > 0:
@@ -210,15 +213,18 @@ func (l *loop) drive(ctx context.Context) error {
 	}
 }
 
-// hasWork reports whether the driver has work besides progress. It is called between two polls.
-func (l *loop) hasWork() bool {
+// isReady reports whether the driver has work besides progress: its wait is done, or there are tasks. It is called before and
+// between polls. Before the first poll it ignores tasks, because each task may submit the next one.
+func (l *loop) isReady() bool {
 	l.completeFlushes()
 	if l.woken > 0 && l.woken == l.yieldAt { // the latest poll has woken none; those that were woken may submit more
 		l.woken = 0
 		runtime.Gosched()
 	}
 	l.yieldAt = l.woken
-	return l.hasTasks.Load() || l.own != nil && l.own.done
+	polled := l.polled
+	l.polled = true
+	return l.own != nil && l.own.done || polled && l.hasTasks.Load()
 }
 
 // watchInterval is the time from the latest call of a client until its own goroutine drives the loop.
@@ -287,6 +293,10 @@ func (l *loop) closeWorker() (err error) {
 	l.runOnLoop(func() {
 		if l.closed {
 			return
+		}
+		lost := &Error{Code: CodeLost, Err: disconnected}
+		for _, s := range l.slots {
+			s.abandon(lost) // otherwise the flush may wait until a peer receives a large request
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 		_ = l.w.FlushWait(ctx) // otherwise peers do not get the last replies

@@ -2,6 +2,8 @@ package ucprpc
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,4 +57,30 @@ func TestLoop_CanceledWhenDone(t *testing.T) {
 	case <-time.After(hang):
 		t.Fatal("the wait hangs")
 	}
+}
+
+// TestLoop_TaskSubmitsTask: a task that always submits the next one prevents neither progress nor the return of callers.
+func TestLoop_TaskSubmitsTask(t *testing.T) {
+	_, cl := newPair(t, "sm", testServer())
+	l := cl.links[0].state.Load().p.l
+	var over atomic.Bool
+	var next func()
+	next = func() {
+		if !over.Load() {
+			l.submit(next)
+		}
+	}
+	returned := make(chan error, 1)
+	go func() {
+		_, err := cl.Call(t.Context(), methodInline, nil, nil)
+		l.runOnLoop(next) // the caller is the driver, or becomes it
+		for range 20 {
+			_, e := cl.Call(t.Context(), methodEcho, nil, nil)
+			err = errors.Join(err, e)
+		}
+		returned <- err
+	}()
+	defer over.Store(true)
+	eventually(t, func() bool { return len(returned) == 1 })
+	require.NoError(t, <-returned)
 }

@@ -124,7 +124,11 @@ func (l *loop) freeSlot() *slot {
 	case l.made < l.n.cfg.MaxCalls:
 		l.made++
 		s = &slot{l: l}
-		s.waiter = newWaiter(s.post, s.abandonOp)
+		s.waiter = newWaiter(s.post, func() {
+			if s.active { // otherwise the caller may have freed the slot
+				s.abandon(contextError(s.ctx))
+			}
+		})
 		s.sending.OnDone, s.receiving.OnDone = s.onSent, s.onReceived
 	}
 	return s
@@ -143,15 +147,15 @@ func (s *slot) post() {
 	switch {
 	case s.p.gone != nil:
 		err = s.p.gone
+	case s.p.draining && s.op != opRecv:
+		s.setResult(errDraining)
+		return
 	case s.op == opGet:
 		s.send, err = s.p.ep.Get(s.data, s.key.Addr()+s.off, s.key, &s.sending)
 	case s.op == opPut:
 		s.send, err = s.p.ep.Put(s.data, s.key.Addr()+s.off, s.key, &s.sending)
 	case s.op == opRecv:
 		s.send, err = s.msg.Recv(s.data, &s.sending)
-	case s.p.draining:
-		s.setResult(&Error{Code: CodeDraining})
-		return
 	default:
 		s.send, err = s.p.ep.SendActive(amID, s.hdr[:s.packHeader()], s.data, &s.sending)
 	}
@@ -255,16 +259,16 @@ func (s *slot) completeIfReady() {
 	l.checkQuiet()
 }
 
-// abandonOp abandons the operation because the context of the caller is done. It does not wait: the operation completes
-// when ucp no longer uses its memory.
-func (s *slot) abandonOp() {
+// abandon abandons the operation, with err as the reason, because the context of the caller is done or the loop closes. It does
+// not wait: the operation completes when ucp no longer uses its memory.
+func (s *slot) abandon(err error) {
 	if !s.active || s.abandoned {
 		return
 	}
 	s.abandoned = true
 	sendCancel := s.op == opCall && !s.hasResult && s.recv == nil
 	if !s.hasResult {
-		s.hasResult, s.err = true, contextError(s.ctx)
+		s.hasResult, s.err = true, err
 	}
 	if i := slices.Index(s.l.flushes, s); i >= 0 { // the put no longer uses the data
 		s.l.flushes = slices.Delete(s.l.flushes, i, i+1)
