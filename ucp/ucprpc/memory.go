@@ -48,7 +48,8 @@ func (n *node) open(c *Call) error {
 // Memory is memory that another process publishes. Any goroutine may call its methods; a handler that runs inline may call Len
 // and StartPut only. After a failure of the connection, memory of [Client.Open] opens the name again.
 type Memory struct {
-	k      *link // nil: memory of one connection
+	k      *link // of Client.Open; otherwise nil
+	p      *Peer // of Peer.Open; otherwise nil
 	name   string
 	opened atomic.Pointer[openedMemory]
 }
@@ -61,8 +62,16 @@ type openedMemory struct {
 
 // Open opens memory of the server by name. It fails with CodeNoMemory if the server publishes no memory under the name.
 func (cl *Client) Open(ctx context.Context, name string) (*Memory, error) {
-	m := &Memory{k: cl.link(), name: name}
-	err := m.k.do(ctx, true, func(p *Peer) error {
+	return (&Memory{k: cl.link(), name: name}).open(ctx)
+}
+
+// Open opens memory that the peer publishes, for accesses over this connection only. Errors: as of [Client.Open].
+func (p *Peer) Open(ctx context.Context, name string) (*Memory, error) {
+	return (&Memory{p: p, name: name}).open(ctx)
+}
+
+func (m *Memory) open(ctx context.Context) (*Memory, error) {
+	err := m.do(ctx, func(p *Peer) error {
 		_, err := m.keyFor(ctx, p)
 		return err
 	})
@@ -72,13 +81,12 @@ func (cl *Client) Open(ctx context.Context, name string) (*Memory, error) {
 	return m, nil
 }
 
-// Open opens memory that the peer publishes, for accesses over this connection only. Errors: as of [Client.Open].
-func (p *Peer) Open(ctx context.Context, name string) (*Memory, error) {
-	m := &Memory{name: name}
-	if _, err := m.keyFor(ctx, p); err != nil {
-		return nil, err
+// do calls f with the connection, and again with the next one if f has failed because the connection has.
+func (m *Memory) do(ctx context.Context, f func(p *Peer) error) error {
+	if m.k == nil {
+		return f(m.p)
 	}
-	return m, nil
+	return m.k.do(ctx, true, f)
 }
 
 // keyFor returns a key for a connection.
@@ -86,29 +94,27 @@ func (m *Memory) keyFor(ctx context.Context, p *Peer) (*ucp.RKey, error) {
 	if o := m.opened.Load(); o != nil && o.p == p {
 		return o.key, nil
 	}
+	return m.openOver(ctx, p)
+}
+
+func (m *Memory) openOver(ctx context.Context, p *Peer) (key *ucp.RKey, err error) {
 	packed, err := p.Call(ctx, methodOpen, []byte(m.name), nil)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		p.l.runOnLoop(func() { key, err = m.unpack(p, packed) })
 	}
-	key, err := p.unpack(packed)
+	return key, err
+}
+
+// unpack unpacks a key for a connection, whose driver calls it. The key is closed with the worker.
+func (m *Memory) unpack(p *Peer, packed []byte) (key *ucp.RKey, err error) {
+	if err = p.gone; err == nil {
+		key, err = p.ep.Unpack(packed)
+	}
 	if err != nil {
-		return nil, err
+		return nil, &Error{Code: CodeUnavailable, Err: err}
 	}
 	m.opened.Store(&openedMemory{p, key})
 	return key, nil
-}
-
-// unpack unpacks a key for this connection. The key is closed with the worker.
-func (p *Peer) unpack(packed []byte) (key *ucp.RKey, err error) {
-	p.l.runOnLoop(func() {
-		if err = p.gone; err == nil {
-			key, err = p.ep.Unpack(packed)
-		}
-	})
-	if err != nil {
-		err = &Error{Code: CodeUnavailable, Err: err}
-	}
-	return key, err
 }
 
 // Len returns the length of the memory in bytes at the time at which it was last opened.
@@ -128,21 +134,16 @@ func (m *Memory) Put(ctx context.Context, buf []byte, off uint64) error {
 }
 
 func (m *Memory) access(ctx context.Context, op opType, buf []byte, off uint64) error {
-	if m.k == nil {
-		return m.accessOver(ctx, m.opened.Load().p, op, buf, off)
-	}
-	return m.k.do(ctx, true, func(p *Peer) error { return m.accessOver(ctx, p, op, buf, off) })
-}
-
-func (m *Memory) accessOver(ctx context.Context, p *Peer, op opType, buf []byte, off uint64) error {
-	key, err := m.keyFor(ctx, p)
-	if err == nil {
-		err = checkAccess(key, buf, off)
-	}
-	if err == nil {
-		_, err = p.execute(ctx, operation{op: op, data: buf, key: key, off: off})
-	}
-	return err
+	return m.do(ctx, func(p *Peer) error {
+		key, err := m.keyFor(ctx, p)
+		if err == nil {
+			err = checkAccess(key, buf, off)
+		}
+		if err == nil {
+			_, err = p.execute(ctx, operation{op: op, data: buf, key: key, off: off})
+		}
+		return err
+	})
 }
 
 // checkAccess returns an error for an access outside of the memory of a key.
@@ -155,15 +156,35 @@ func checkAccess(key *ucp.RKey, buf []byte, off uint64) error {
 
 // StartPut begins a put and returns. When the bytes are in the memory of the other process, or the put has failed, the
 // goroutine that makes progress calls done; for done the rules of inline handlers apply: see HandlerConfig. The program
-// must not modify buf before that. StartPut is for handlers that run inline, and for done itself. It does not repeat
-// the put if the connection fails: done gets CodeLost or CodeUnavailable. It does not open the memory again either: all
-// later calls fail until Get or Put has opened it.
+// must not modify buf before that. StartPut is for handlers that run inline, and for done itself. It does not wait for a
+// connection or repeat the put if the connection fails: done gets CodeLost, CodeUnavailable or CodeDraining. If the client has
+// connected again, StartPut first opens the memory over the new connection.
 //
 // If StartPut returns an error, CodeBusy or ucs.ErrRemoteAccess, it does not call done. Otherwise done is called once, and
 // never before StartPut has returned to a handler that runs inline on the worker of the memory. If the handler runs on
 // another worker, such as a handler of a server that writes to memory of [Client.Open], done may run at the same time.
 func (m *Memory) StartPut(buf []byte, off uint64, done func(err error)) error {
-	o := m.opened.Load()
+	o, p := m.opened.Load(), m.p
+	if m.k != nil {
+		p = m.k.state.Load().p
+	}
+	if p == o.p {
+		return o.startPut(buf, off, done)
+	}
+	return p.Start(methodOpen, []byte(m.name), nil, func(packed []byte, err error) {
+		if err == nil {
+			_, err = m.unpack(p, packed)
+		}
+		if err == nil {
+			err = m.opened.Load().startPut(buf, off, done)
+		}
+		if err != nil {
+			done(err)
+		}
+	})
+}
+
+func (o *openedMemory) startPut(buf []byte, off uint64, done func(err error)) error {
 	if err := checkAccess(o.key, buf, off); err != nil {
 		return err
 	}

@@ -162,3 +162,48 @@ func TestStart_NoAllocs(t *testing.T) {
 		}
 	})
 }
+
+// TestMemory_StartPutReconnected: StartPut opens the memory again when the client has connected to the next server. Server.Shutdown
+// does not wait for a client that always has puts in progress.
+func TestMemory_StartPutReconnected(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		c, address := newContext(t, tls), freshName()
+		mem, err := c.MemAlloc(4096)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, mem.Close()) })
+		s := listen(t, c, address, testServer())
+		require.NoError(t, s.Publish("board", mem))
+		cl := dial(t, c, address, ClientConfig{})
+		board, err := cl.Open(t.Context(), "board")
+		require.NoError(t, err)
+		var good, running uatomic.Int64
+		var over uatomic.Bool
+		for range 4 { // chains of puts
+			var put func(err error)
+			buf := make([]byte, 1000)
+			put = func(err error) {
+				if err == nil {
+					good.Inc()
+				} else {
+					assert.Contains(t, []Code{CodeDraining, CodeLost, CodeUnavailable}, CodeOf(err), err)
+				}
+				if over.Load() || !assert.NoError(t, board.StartPut(buf, 8, put)) {
+					running.Dec()
+				}
+			}
+			running.Inc()
+			require.NoError(t, board.StartPut(buf, 8, put))
+		}
+		for range 3 {
+			before := good.Load()
+			eventually(t, func() bool { return good.Load() > before+20 })
+			require.NoError(t, s.Shutdown(t.Context()))
+			s = listen(t, c, address, testServer())
+			require.NoError(t, s.Publish("board", mem))
+		}
+		before := good.Load()
+		eventually(t, func() bool { return good.Load() > before+20 })
+		over.Store(true)
+		eventually(t, func() bool { return running.Load() == 0 })
+	})
+}
