@@ -24,13 +24,19 @@ func (c hookedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestLoop_CanceledWhenDone: a context ends after the driver has ended the wait and returned. The wait returns although
-// no goroutine drives the loop.
-func TestLoop_CanceledWhenDone(t *testing.T) {
+// newTestLoop returns a loop without a goroutine that drives.
+func newTestLoop(t *testing.T) *loop {
 	n := &node{c: newContext(t, "sm"), stats: stats.New("test")}
 	require.NoError(t, n.cfg.setDefaults())
 	l, err := n.newLoop(ucp.WorkerConfig{})
 	require.NoError(t, err)
+	return l
+}
+
+// TestLoop_CanceledWhenDone: a context ends after the driver has ended the wait and returned. The wait returns although
+// no goroutine drives the loop.
+func TestLoop_CanceledWhenDone(t *testing.T) {
+	l := newTestLoop(t)
 	defer l.w.Close()
 	returned := make(chan struct{})
 	go func() {
@@ -59,28 +65,50 @@ func TestLoop_CanceledWhenDone(t *testing.T) {
 	}
 }
 
-// TestLoop_TaskSubmitsTask: a task that always submits the next one prevents neither progress nor the return of callers.
+// TestLoop_TaskSubmitsTask: a task that always submits the next one does not prevent the return of the driver.
 func TestLoop_TaskSubmitsTask(t *testing.T) {
+	l := newTestLoop(t)
+	var over atomic.Bool
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		l.runOnLoop(submitAlways(l, &over))
+	}()
+	select {
+	case <-returned:
+	case <-time.After(hang):
+		t.Error("the driver does not return")
+	}
+	over.Store(true)
+	require.NoError(t, l.close())
+}
+
+// submitAlways returns a task that submits itself until over is set.
+func submitAlways(l *loop, over *atomic.Bool) (task func()) {
+	task = func() {
+		if !over.Load() {
+			l.submit(task)
+		}
+	}
+	return task
+}
+
+// TestLoop_ProgressBesideTasks: a task that always submits the next one does not prevent progress.
+func TestLoop_ProgressBesideTasks(t *testing.T) {
 	_, cl := newPair(t, "sm", testServer())
 	l := cl.links[0].state.Load().p.l
 	var over atomic.Bool
-	var next func()
-	next = func() {
-		if !over.Load() {
-			l.submit(next)
-		}
-	}
+	defer over.Store(true)
 	returned := make(chan error, 1)
 	go func() {
-		_, err := cl.Call(t.Context(), methodInline, nil, nil)
-		l.runOnLoop(next) // the caller is the driver, or becomes it
+		l.runOnLoop(submitAlways(l, &over))
+		var err error
 		for range 20 {
 			_, e := cl.Call(t.Context(), methodEcho, nil, nil)
 			err = errors.Join(err, e)
 		}
 		returned <- err
 	}()
-	defer over.Store(true)
 	eventually(t, func() bool { return len(returned) == 1 })
 	require.NoError(t, <-returned)
 }
