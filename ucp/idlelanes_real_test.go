@@ -176,13 +176,13 @@ func TestIdleLanes_RealTransports(t *testing.T) {
 				h.until(func() bool { return testenv.OpenFiles(t) <= unconnected })
 			}
 			unusedFiles, unusedMem := testenv.OpenFiles(t), offheap.InUse()
-			for round := range uint64(3) {
+			for round := range testenv.Rounds(3, 3) {
 				h.use(t)
 				h.until(h.closed)
 				h.until(func() bool { // sm detects later that its peers have closed, and tcp closes later
 					return testenv.OpenFiles(t) <= unusedFiles && offheap.InUse() <= unusedMem
 				})
-				assert.GreaterOrEqual(t, counters(h.hub)["worker.reopened_eps"], (round+1)*uint64(len(h.spokes)))
+				assert.GreaterOrEqual(t, counters(h.hub)["worker.reopened_eps"], uint64((round+1)*len(h.spokes)))
 			}
 			t.Logf("%d EPs, connected: %d descriptors, %d KiB off the heap; idle: %d descriptors, %d KiB, of which there were %d and %d before",
 				len(h.spokes), files, mem>>10, testenv.OpenFiles(t), offheap.InUse()>>10, unusedFiles, unusedMem>>10)

@@ -202,6 +202,7 @@ func TestIdleLanes_Passive(t *testing.T) {
 // TestIdleLanes_OneSided: the peer has no lane of its own for puts over a transport that connects to an iface. The lane
 // closes again and again, with a handshake or before the first one.
 func TestIdleLanes_OneSided(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	for _, both := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			p, f := ucppair.Fake(t, ucp.Config{EPIdleTimeout: epIdle}, faketp.LikeSM())
@@ -229,6 +230,7 @@ func TestIdleLanes_OneSided(t *testing.T) {
 // TestIdleLanes_PeerDies: an EP without lanes detects that its peer has died at the next operation, or when it
 // connects to check the peer.
 func TestIdleLanes_PeerDies(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	for _, operates := range []bool{true, false} {
 		for _, tc := range idleKinds {
 			t.Run(tc.name, func(t *testing.T) {

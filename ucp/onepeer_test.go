@@ -155,6 +155,7 @@ func TestPeerBudget_Memory(t *testing.T) {
 // TestPeerBudget_ManyHonest: peers with a hundred EPs each have firstWindow on each EP, and messages of all lengths
 // arrive, also those that wait for credit.
 func TestPeerBudget_ManyHonest(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	peers, each := 3, 100
 	if testenv.Soak() {
 		peers = 100

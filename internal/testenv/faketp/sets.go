@@ -3,6 +3,7 @@ package faketp
 import (
 	"testing"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/internal/testenv/tlsets"
 	"github.com/gucx/gucx/uct"
 )
@@ -25,5 +26,11 @@ func Sets() []tlsets.Set {
 	}
 }
 
-// AllSets returns the sets of fake and of real transports.
-func AllSets() []tlsets.Set { return append(Sets(), tlsets.RealSets()...) }
+// AllSets returns the sets of fake and of real transports. Over fake ones one goroutine does everything. With -short under
+// the race detector, only that one is among them which is like none of the real sets there.
+func AllSets() []tlsets.Set {
+	if testenv.RaceEnabled && testing.Short() {
+		return append([]tlsets.Set{Set("like sm", LikeSM())}, tlsets.RealSets()...)
+	}
+	return append(Sets(), tlsets.RealSets()...)
+}
