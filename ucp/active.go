@@ -172,7 +172,8 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 	if len(header) > shortData && len(header) > e.longestHeader() {
 		return nil, e.headerTooLong(header, len(data))
 	}
-	if m := e.msgs; m != nil && (p == nil || (p.Mem == nil || len(data) <= m.maxWord && len(header) == 0) && p.Flags == 0) {
+	if m := e.msgs; m != nil && (p == nil || p.Flags == 0 && (p.Mem == nil || len(data) <= m.maxWord && len(header) == 0 ||
+		m.copiesRegistered(activeChannel, data, (*region.Mem)(p.Mem)))) {
 		n, err := len(header)+len(data), error(uct.ErrNoResource)
 		switch {
 		case len(header) == 0 && n <= m.maxLong:

@@ -58,6 +58,12 @@ func (r *Request) rts(room int) wire.RTS {
 	return rts
 }
 
+// copiesRegistered reports whether a message of the channel, whose data is in mem, is copied as if it were not registered:
+// neither zcopy nor rendezvous is faster. mem is not nil.
+func (m *messages) copiesRegistered(c *channel, data []byte, mem *region.Mem) bool {
+	return len(data) < m.minZcopy && mem.Covers(data) && (c.inPlace || len(data) < m.e.announcedFrom(mem).From)
+}
+
 // announcedAtOnce announces a message without a header, like sendRTS, in one call: the request
 // is in no list and no queue. It does so if the message needs an announcement, the peer gets its data
 // from memory that the transport allocated, and no other message waits. Otherwise it

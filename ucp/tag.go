@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -142,7 +143,8 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 	if p != nil && p.Flags != 0 {
 		return e.tagSendFlagged(tag, buf, p, false)
 	}
-	if m := e.msgs; m != nil && (p == nil || p.Mem == nil || len(buf) <= m.maxShort) && len(buf) <= m.maxCopy {
+	if m := e.msgs; m != nil && len(buf) <= m.maxCopy && (p == nil || p.Mem == nil || len(buf) <= m.maxShort ||
+		m.copiesRegistered(tagChannel, buf, (*region.Mem)(p.Mem))) {
 		if m.unheaded(e.w, wire.AMTag, tag, buf) == nil {
 			return nil, nil
 		}

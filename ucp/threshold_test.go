@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/window"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
@@ -74,6 +75,29 @@ func TestThreshold_ActiveInPlace(t *testing.T) {
 	require.True(t, found)
 	_, rndv, _ := strings.Cut(table, fmt.Sprintf("..%d ", eager))
 	assert.Regexp(t, `^ *(short|bcopy) .*\n +\d+\.\.inf +rndv `, rndv)
+}
+
+// TestThreshold_RegisteredAtOnce: registered data that is copied needs no request, and must be in the memory of the caller.
+func TestThreshold_RegisteredAtOnce(t *testing.T) {
+	p := ucppair.Open(t, tlsets.Real("sm", "sm"), ucp.Config{}).Both().Warm()
+	p.B.W.OnActive(1, func(*ucp.ActiveMessage) {})
+	mem, eager := p.A.Mem, p.A.W.Ifaces()[0].EagerLimit()
+	usesRndv(t, p, 2<<10, &ucp.OpParams{Mem: mem}) // receives credit
+	for _, n := range []int{proto.ShortestAnnounced, 2 << 10, min(eager, p.A.EP.AnnouncedFrom(mem).From-1)} {
+		params, made := &ucp.OpParams{Mem: mem}, p.A.W.RequestsMade()
+		p.A.W.WithoutPool(func() {
+			r, err := p.A.EP.TagSend(1, mem.Bytes()[:n], params)
+			require.NoError(t, p.Finish(r, err))
+			r, err = p.A.EP.SendActive(1, []byte("header"), mem.Bytes()[:n-6], params)
+			require.NoError(t, p.Finish(r, err))
+		})
+		assert.Equal(t, made, p.A.W.RequestsMade(), "%d bytes", n)
+		require.NoError(t, p.Finish(p.B.W.TagRecv(make([]byte, n), 1, exact, nil, nil)))
+		_, err := p.A.EP.TagSend(1, make([]byte, n), params)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+		_, err = p.A.EP.SendActive(1, nil, make([]byte, n), params)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	}
 }
 
 // usesRndv sends n bytes, for which there is credit, and reports whether they used rendezvous.
