@@ -29,6 +29,8 @@ type loop struct {
 	waiting  atomic.Int32  // goroutines that sleep until their wait is over
 	handoff  chan struct{} // has room for one: a sleeping goroutine that receives it becomes the driver
 	uses     atomic.Uint32 // changes while callers drive
+	watched  atomic.Bool   // serve waits for left
+	left     chan struct{} // has room for one: there was no driver for a moment
 
 	mu    sync.Mutex
 	tasks []func() // for the driver, in order; under mu
@@ -77,7 +79,7 @@ func (n *node) newLoop(cfg ucp.WorkerConfig) (*loop, error) {
 	}
 	l := &loop{
 		w: w, n: n, shown: n.stats.Child("worker"), revokeLimit: ucs.RevokeLimit,
-		handoff: make(chan struct{}, 1), peers: map[*ucp.EP]*Peer{},
+		handoff: make(chan struct{}, 1), left: make(chan struct{}, 1), peers: map[*ucp.EP]*Peer{},
 	}
 	l.ready = l.isReady
 	w.OnActive(amID, l.handle)
@@ -190,9 +192,24 @@ func (l *loop) release() {
 		return
 	}
 	l.driven.Store(false)
+	if l.watched.Load() { // pairs with the store in awaitLeft
+		select {
+		case l.left <- struct{}{}:
+		default:
+		}
+	}
 	if l.hasTasks.Load() { // for example of a goroutine that began to wait before this
 		l.ensureDriver()
 	}
+}
+
+// awaitLeft waits until there is no driver.
+func (l *loop) awaitLeft() {
+	l.watched.Store(true)
+	if l.driven.Load() {
+		<-l.left
+	}
+	l.watched.Store(false)
 }
 
 // drive makes progress until the wait of the driver is done; without one, until the loop is closed or, at a client, another
@@ -231,16 +248,20 @@ func (l *loop) isReady() bool {
 const watchInterval = time.Millisecond
 
 // serve drives the loop until it is closed. At a client it does so only while there are no callers, because callers that
-// drive need no switch between goroutines.
+// drive need no switch between goroutines. While one of them drives for a long call, it sleeps.
 func (l *loop) serve() {
 	for seen := l.uses.Load(); ; time.Sleep(watchInterval) {
-		if (l.n.serves || l.uses.Load() == seen) && l.acquire() {
+		idle := l.n.serves || l.uses.Load() == seen
+		switch {
+		case idle && l.acquire():
 			_ = l.drive(context.Background())
 			closed := l.closed
 			l.release()
 			if closed {
 				return
 			}
+		case idle:
+			l.awaitLeft()
 		}
 		seen = l.uses.Load()
 	}

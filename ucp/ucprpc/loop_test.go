@@ -112,3 +112,25 @@ func TestLoop_ProgressBesideTasks(t *testing.T) {
 	eventually(t, func() bool { return len(returned) == 1 })
 	require.NoError(t, <-returned)
 }
+
+// TestServe_SleepsBesideCaller: while a caller drives for a long call, the loop's own goroutine sleeps. It drives
+// when the caller has left.
+func TestServe_SleepsBesideCaller(t *testing.T) {
+	l := newTestLoop(t)
+	require.True(t, l.acquire()) // as a caller
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		l.serve()
+	}()
+	for !l.watched.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	l.release()
+	for !l.driven.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	require.False(t, l.watched.Load())
+	require.NoError(t, l.closeWorker())
+	<-served
+}
