@@ -18,12 +18,13 @@ import (
 // A spinning waiter also yields its CPU to other processes every spinYield: if one runs, the worker
 // does not spin for a while.
 const (
-	// spinMax limits the spin time before a sleep, to several times the cost of a sleep.
-	spinMax = 100 * time.Microsecond
+	// spinMax limits the spin time before a sleep, to less than twice the cost of a sleep: more costs services CPU time, and
+	// gains them nothing (experiment 0152 in docs/perf).
+	spinMax = 50 * time.Microsecond
 	// spinMin is the smallest spin time; below it the worker does not spin.
 	spinMin = 5 * time.Microsecond
 	// shortWait is the duration up to which a wait, including its sleep, counts as short.
-	shortWait = 2 * spinMax
+	shortWait = 4 * spinMax
 	// spinYield is the spin time between two yields of the CPU to other
 	// processes. A yield costs about 300 ns if no process waits.
 	spinYield = 5 * time.Microsecond
@@ -34,7 +35,7 @@ const (
 	// the next preemption follows soon.
 	spinBackoff, spinBackoffMax = time.Millisecond, 256 * time.Millisecond
 	// spinWasteMax limits Spinner.wasted; from it on the worker does not spin for a while.
-	spinWasteMax = 4 * spinMax
+	spinWasteMax = 8 * spinMax
 	// spinSaved is the cost of a sleep and a wake-up.
 	spinSaved = 30 * time.Microsecond
 )
