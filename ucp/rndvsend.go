@@ -58,7 +58,7 @@ func (r *Request) rts(room int) wire.RTS {
 	return rts
 }
 
-// copiesRegistered reports whether a message of the channel, whose data is in mem, is copied as if it were not registered:
+// copiesRegistered reports whether data in mem is copied as if it were not registered, for a message of the channel:
 // neither zcopy nor rendezvous is faster. mem is not nil.
 func (m *messages) copiesRegistered(c *channel, data []byte, mem *region.Mem) bool {
 	return len(data) < m.minZcopy && mem.Covers(data) && (c.inPlace || len(data) < m.e.announcedFrom(mem).From)

@@ -123,13 +123,9 @@ func TestServe_SleepsBesideCaller(t *testing.T) {
 		defer close(served)
 		l.serve()
 	}()
-	for !l.watched.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, l.watched.Load)
 	l.release()
-	for !l.driven.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, l.driven.Load)
 	require.False(t, l.watched.Load())
 	require.NoError(t, l.closeWorker())
 	<-served

@@ -70,6 +70,7 @@ func (p *Peer) Open(ctx context.Context, name string) (*Memory, error) {
 	return (&Memory{p: p, name: name}).open(ctx)
 }
 
+// open opens the memory for the first time.
 func (m *Memory) open(ctx context.Context) (*Memory, error) {
 	err := m.do(ctx, func(p *Peer) error {
 		_, err := m.keyFor(ctx, p)
@@ -97,6 +98,7 @@ func (m *Memory) keyFor(ctx context.Context, p *Peer) (*ucp.RKey, error) {
 	return m.openOver(ctx, p)
 }
 
+// openOver requests a key for a connection, and replaces the previous one.
 func (m *Memory) openOver(ctx context.Context, p *Peer) (key *ucp.RKey, err error) {
 	packed, err := p.Call(ctx, methodOpen, []byte(m.name), nil)
 	if err == nil {
@@ -105,7 +107,7 @@ func (m *Memory) openOver(ctx context.Context, p *Peer) (key *ucp.RKey, err erro
 	return key, err
 }
 
-// unpack unpacks a key for a connection, whose driver calls it. The key is closed with the worker.
+// unpack unpacks a key for a connection. Only the driver of the connection may call it. The key is closed with the worker.
 func (m *Memory) unpack(p *Peer, packed []byte) (key *ucp.RKey, err error) {
 	if err = p.gone; err == nil {
 		key, err = p.ep.Unpack(packed)
@@ -184,6 +186,7 @@ func (m *Memory) StartPut(buf []byte, off uint64, done func(err error)) error {
 	})
 }
 
+// startPut is StartPut over the connection of the key.
 func (o *openedMemory) startPut(buf []byte, off uint64, done func(err error)) error {
 	if err := checkAccess(o.key, buf, off); err != nil {
 		return err
