@@ -44,4 +44,7 @@ func (w *Word) Visits() (ended, region uint64) {
 	return v >> regionBits, v & RegionMask
 }
 
+// Idle reports whether no visit is in progress. For the owner the rules of [Look] apply.
+func (w *Word) Idle() bool { return w.load()&RegionMask == 0 }
+
 func (w *Word) load() uint64 { return atomic.LoadUint64(&w.v) }

@@ -34,7 +34,11 @@ func (h *hca) visitsOf(match func(l *inLink, region uint64, srqn uint32) bool) (
 			continue
 		}
 		for slot := range l.mem.guards() {
-			if v, region := l.mem.guard(slot).look(l); region != 0 && match(l, region, v.Tag) {
+			g := l.mem.guard(slot)
+			if g.Idle() { // nearly all are, and there may be thousands
+				continue
+			}
+			if v, region := g.look(l); region != 0 && match(l, region, v.Tag) {
 				list = append(list, v)
 			}
 		}
