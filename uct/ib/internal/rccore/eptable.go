@@ -4,9 +4,11 @@ import "math/bits"
 
 // epTable maps QPNs to EPs: a hash table with open addressing and linear probing, at most half
 // full. Empty slots contain vacant, an EP that no QPN matches, so the common case is one
-// comparison.
+// comparison. Devices number QPs consecutively, so the hash spreads neighbors: otherwise the EPs of an iface would
+// be one run of full slots, which remove would visit to its end.
 type epTable struct {
 	slots  []*EP // length a power of two
+	shift  uint8 // 32 - log2(len(slots))
 	n      int
 	vacant EP
 }
@@ -14,26 +16,29 @@ type epTable struct {
 const (
 	minTable = 16
 	noQPN    = ^uint32(0) // QPNs have 24 bits
+	spread   = 0x9e3779b1 // 2^32 divided by the golden ratio: Knuth's multiplicative hash
 )
+
+// home returns the slot of a QPN where probes begin.
+func (t *epTable) home(qpn uint32) uint32 { return qpn * spread >> (t.shift & 31) }
 
 func (t *epTable) init() {
 	t.vacant.QPN = noQPN
 	t.vacant.NextOp = NoOp
-	t.slots = t.empty(minTable)
+	t.resize(minTable)
 }
 
-func (t *epTable) empty(n int) []*EP {
-	s := make([]*EP, n)
-	for i := range s {
-		s[i] = &t.vacant
+// resize makes n empty slots.
+func (t *epTable) resize(n int) {
+	t.slots, t.shift = make([]*EP, n), uint8(32-bits.TrailingZeros(uint(n)))
+	for i := range t.slots {
+		t.slots[i] = &t.vacant
 	}
-	return s
 }
 
 // find returns the EP of a QPN, or &t.vacant.
 func (t *epTable) find(qpn uint32) *EP {
-	s := t.slots
-	if e := s[uint(qpn)&uint(len(s)-1)]; e.QPN == qpn {
+	if e := t.slots[t.home(qpn)]; e.QPN == qpn {
 		return e
 	}
 	return t.probe(qpn)
@@ -41,7 +46,7 @@ func (t *epTable) find(qpn uint32) *EP {
 
 func (t *epTable) probe(qpn uint32) *EP {
 	mask := uint32(len(t.slots) - 1)
-	for i := qpn & mask; ; i = (i + 1) & mask {
+	for i := t.home(qpn); ; i = (i + 1) & mask {
 		if e := t.slots[i]; e.QPN == qpn || e == &t.vacant {
 			return e
 		}
@@ -58,7 +63,7 @@ func (t *epTable) add(e *EP) {
 
 func (t *epTable) put(e *EP) {
 	mask := uint32(len(t.slots) - 1)
-	i := e.QPN & mask
+	i := t.home(e.QPN)
 	for t.slots[i] != &t.vacant {
 		i = (i + 1) & mask
 	}
@@ -68,7 +73,7 @@ func (t *epTable) put(e *EP) {
 // remove removes e, and inserts the EPs after it again, so that no probe ends early.
 func (t *epTable) remove(e *EP) {
 	mask := uint32(len(t.slots) - 1)
-	i := e.QPN & mask
+	i := t.home(e.QPN)
 	for t.slots[i] != e {
 		if t.slots[i] == &t.vacant {
 			return
@@ -86,7 +91,7 @@ func (t *epTable) remove(e *EP) {
 
 func (t *epTable) rebuild(size int) {
 	old := t.slots
-	t.slots = t.empty(max(size, minTable))
+	t.resize(max(size, minTable))
 	for _, e := range old {
 		if e != &t.vacant {
 			t.put(e)

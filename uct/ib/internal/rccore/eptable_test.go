@@ -41,6 +41,25 @@ func TestEPTable_MatchesMap(t *testing.T) {
 	})
 }
 
+// TestEPTable_ShortRuns: with the numbers that devices give to QPs, no probe is long, and remove moves few EPs.
+func TestEPTable_ShortRuns(t *testing.T) {
+	const eps, longest = 10_000, 64
+	for _, stride := range []uint32{1, 2, 8, 256} {
+		var table epTable
+		table.init()
+		for i := range uint32(eps) {
+			table.add(&EP{QPN: (0x1a800 + i*stride) & 0xffffff})
+		}
+		run := 0
+		for _, e := range table.slots {
+			if run++; e == &table.vacant {
+				run = 0
+			}
+			require.Less(t, run, longest, "stride %d", stride)
+		}
+	}
+}
+
 // The tables of an iface contain no closed EP, and still the others.
 func TestClose_RemovesEPFromTables(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
