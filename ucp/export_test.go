@@ -30,6 +30,8 @@ const (
 	RequestChunk         = chunk
 	ChecksBeforeSleep    = maxChecksBeforeSleep
 	ResignAfter          = resignAfter
+	RepliesAssumed       = repliesAssumed
+	RepliesSeen          = repliesSeen
 	ConnectShare         = connectShare
 	AllOpFlags           = allOpFlags
 )
@@ -361,3 +363,12 @@ func (w *Worker) RegisterCached(d *region.Domain, buf []byte, access uct.Access)
 
 // AddressInfo returns the content of the worker's address.
 func (w *Worker) AddressInfo() *wireup.Address { return w.net.addr }
+
+// Replies are the methods of replies.
+type Replies struct{ r replies }
+
+// Sent is replies.sent.
+func (x *Replies) Sent(read bool) { x.r.sent(read) }
+
+// Wait is replies.wait, and returns the row.
+func (x *Replies) Wait() int { x.r.wait(); return x.r.row }

@@ -52,6 +52,7 @@ type sharedWaiter struct {
 // everything made from it only through the SharedWorker, until that is closed.
 func (w *Worker) Share() *SharedWorker {
 	w.shared = &SharedWorker{w: w, byRequest: map[*Request]*sharedWaiter{}}
+	w.shared.vacancy.replies.row = repliesAssumed
 	w.shared.setParked(false)
 	w.inspections.mu.Lock()
 	w.inspections.shared = w.shared
@@ -122,7 +123,9 @@ func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
 func (s *SharedWorker) StreamSend(ctx context.Context, e *EP, buf []byte) (n int, err error) {
 	err = s.Run(ctx, func() (*Request, error) {
 		r, err := e.streamSend(buf, nil, &n)
-		s.vacancy.sent = s.vacancy.sent || err == nil
+		if err == nil {
+			s.vacancy.replies.sent(e.readsStream())
+		}
 		return r, err
 	})
 	return n, err
@@ -135,7 +138,7 @@ func (s *SharedWorker) StreamRecv(ctx context.Context, e *EP, buf []byte) (n int
 	err = s.Run(ctx, func() (*Request, error) {
 		r, err := e.StreamRecv(buf, false, &n, nil)
 		if r != nil {
-			s.vacancy.awaitBytes()
+			s.vacancy.replies.wait()
 		}
 		return r, err
 	})

@@ -77,6 +77,12 @@ func (m *messages) streaming() *stream {
 // offset.
 const afterEnd = math.MaxUint64
 
+// readsStream reports whether a receive waits for bytes of the stream.
+func (e *EP) readsStream() bool {
+	m := e.msgs
+	return m != nil && m.stream != nil && m.stream.receives.first != nil
+}
+
 // ended reports whether the peer has ended its stream.
 func (s *stream) ended() bool { return s.came == afterEnd }
 

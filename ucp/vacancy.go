@@ -11,16 +11,14 @@ import "time"
 // To set a timer costs as much as to wake a goroutine, since the runtime wakes a thread for it. So the timer is not stopped at
 // the end of a vacancy. When it fires, it is set again if another vacancy has begun meanwhile.
 //
-// After a sleep of the driver, a vacancy begins only if two conditions hold. The timer is set already, or messages are frequent. And
-// some goroutine of the worker has sent bytes of a stream between the latest two waits for such bytes, which suggests that the
-// goroutine that gets a message replies itself. One that passes messages to others, as in a server of gRPC, would
-// poll and arm the transports as the driver before those others run.
+// A goroutine that passes messages to others, as in a server of gRPC, would poll and arm the transports as the driver before those
+// others run. So goroutines that read streams must also reply (see replies). After a sleep of the driver there is a further condition:
+// the timer is set already, or messages are frequent.
 type vacancy struct {
-	open    bool        // there is a vacancy now
-	quick   bool        // the driver has not slept before its latest event
-	last    time.Time   // time of the latest message after a sleep while the timer was not set
-	sent    bool        // StreamSend since StreamRecv has begun to wait
-	replies bool        // value of sent before that wait
+	open    bool      // there is a vacancy now
+	quick   bool      // the driver has not slept before its latest event
+	last    time.Time // time of the latest message after a sleep while the timer was not set
+	replies replies
 	begun   uint        // number of vacancies so far
 	timer   *time.Timer // nil before the first vacancy
 
@@ -56,8 +54,40 @@ func (s *SharedWorker) beginVacancy() {
 	}
 }
 
-// awaitBytes is called when StreamRecv begins to wait.
-func (v *vacancy) awaitBytes() { v.replies, v.sent = v.sent, false }
+// replies detects whether goroutines that read streams also write to them, one by one: no goroutine reads the stream of an EP
+// meanwhile. In gRPC one goroutine reads always and another one writes.
+type replies struct {
+	unread int // sends that no wait for bytes has followed, replyMemory at most
+	row    int // number of successive waits that have each followed such a send, repliesSeen at most
+}
+
+// Values of replies.row. Before the first wait it is repliesAssumed, which permits vacancies while the driver does not sleep.
+const (
+	repliesAssumed = 8 // experiment 0153 in docs/perf
+	repliesSeen    = repliesAssumed + 1
+)
+
+// replyMemory limits replies.unread: a service that writes twice for each message may change its behavior.
+const replyMemory = 64
+
+// sent is called when bytes were sent on a stream; read means that a goroutine waits for bytes of the stream.
+func (r *replies) sent(read bool) {
+	if read {
+		*r = replies{}
+		return
+	}
+	r.unread = min(r.unread+1, replyMemory)
+}
+
+// wait is called when StreamRecv begins to wait.
+func (r *replies) wait() {
+	if r.unread == 0 {
+		r.row = 0
+		return
+	}
+	r.unread--
+	r.row = min(r.row+1, repliesSeen)
+}
 
 // fill ends a vacancy because a goroutine becomes the driver.
 func (v *vacancy) fill() {
@@ -70,7 +100,9 @@ func (v *vacancy) fill() {
 // mayBegin reports whether a vacancy may begin at a message.
 func (v *vacancy) mayBegin() bool {
 	switch {
-	case !v.quick && (!v.replies || !v.set && !v.frequent(time.Now())):
+	case v.replies.row < repliesAssumed:
+		return false
+	case !v.quick && (v.replies.row < repliesSeen || !v.set && !v.frequent(time.Now())):
 		return false
 	case v.skip > 0:
 		v.skip--

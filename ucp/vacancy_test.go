@@ -175,7 +175,7 @@ func TestVacancy_ForOthers(t *testing.T) {
 }
 
 // TestVacancy_Slept: a vacancy begins at a message before which the driver has slept only if the goroutine that gets the messages has
-// replied to the previous one, and messages are not rare.
+// replied to the previous ones, and messages are not rare.
 func TestVacancy_Slept(t *testing.T) {
 	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
 	x.s.Do(func(w *ucp.Worker) { w.Engine().Spin.Fixed = 1 })
@@ -206,6 +206,10 @@ func TestVacancy_Slept(t *testing.T) {
 		one(false)
 	}
 	assert.Zero(t, x.begun(), "no reply")
+	for range ucp.RepliesSeen - 1 {
+		one(true)
+		assert.Zero(t, x.begun(), "few replies")
+	}
 	for n := range uint(10) {
 		one(true)
 		assert.Equal(t, n+1, x.begun())
@@ -213,6 +217,50 @@ func TestVacancy_Slept(t *testing.T) {
 	x.s.Do(func(*ucp.Worker) { x.s.StopTimer() })
 	x.stop()
 	require.ErrorIs(t, x.within(x.served), context.Canceled)
+}
+
+// TestVacancy_AnotherWrites: if one goroutine reads a stream and another one writes to it, no vacancy begins, also if the driver does
+// not sleep.
+func TestVacancy_AnotherWrites(t *testing.T) {
+	x := newService(t, faketp.Set("like rc", faketp.LikeRC(), faketp.LikeUD()))
+	for range 2 * ucp.RepliesSeen {
+		received := make(chan error, 1)
+		go func() { _, err := x.s.StreamRecv(t.Context(), x.A.EP, make([]byte, 1)); received <- err }()
+		x.blocked(1)
+		_, err := x.s.StreamSend(t.Context(), x.A.EP, []byte{1})
+		require.NoError(t, err)
+		require.NoError(t, x.sendBytes(1))
+		require.NoError(t, x.within(received))
+	}
+	assert.Zero(t, x.begun())
+	x.stop()
+	require.ErrorIs(t, x.within(x.served), context.Canceled)
+}
+
+// TestVacancy_Replies: a service that writes once or twice for each message, to one stream or to several, replies. One in which another
+// goroutine writes does not, although that one is sometimes faster than the reader.
+func TestVacancy_Replies(t *testing.T) {
+	for _, tc := range []struct{ streams, writes int }{{1, 1}, {1, 2}, {16, 1}} {
+		var r ucp.Replies
+		row := 0
+		for range 100 {
+			for range tc.streams * tc.writes {
+				r.Sent(false)
+			}
+			for range tc.streams {
+				row = r.Wait()
+			}
+		}
+		assert.Equal(t, ucp.RepliesSeen, row, "%+v", tc)
+	}
+	var r ucp.Replies
+	for i := range 100 {
+		require.Less(t, r.Wait(), ucp.RepliesAssumed)
+		r.Sent(true)
+		if i%2 == 0 {
+			r.Sent(false)
+		}
+	}
 }
 
 // sendBytes sends n bytes on the stream of b.
