@@ -139,7 +139,7 @@ var activeProtocol = protocol{
 }
 
 var activeChannel = withAnnouncements(newChannel("active message", &activeClass, channel{
-	eagerID: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS, inPlace: true,
+	eagerID: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS, rndv: activeRndv,
 }))
 
 var activeClass = withDropRequest(messageClass)
@@ -173,7 +173,7 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 		return nil, e.headerTooLong(header, len(data))
 	}
 	if m := e.msgs; m != nil && (p == nil || p.Flags == 0 && (p.Mem == nil || len(data) <= m.maxWord && len(header) == 0 ||
-		m.copiesRegistered(activeChannel, data, (*region.Mem)(p.Mem)))) {
+		len(data) <= m.maxCopyMem && (*region.Mem)(p.Mem).Covers(data))) {
 		n, err := len(header)+len(data), error(uct.ErrNoResource)
 		switch {
 		case len(header) == 0 && n <= m.maxLong:

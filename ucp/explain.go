@@ -10,7 +10,6 @@ import (
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/selection"
 	"github.com/gucx/gucx/ucp/internal/wire"
-	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -262,11 +261,10 @@ func (e *EP) protocolInfos() (all []ProtocolInfo) {
 		return all
 	}
 	for class := range memoryClasses {
-		from := e.threshold(class, false)
-		all = append(all, i.protocolInfo("messages", class.String(), e.messageTable(i, class, from)))
-		if eager := i.sends().eager; from.From <= eager && i.w.ctx.cfg.RndvThresh == config.MemAuto {
-			read := proto.Threshold{From: eager + 1, Why: "handlers read one fragment without a copy"}
-			all = append(all, i.protocolInfo("active messages", class.String(), e.messageTable(i, class, read)))
+		tag, active := e.rndvThreshold(tagRndv, class, false), e.rndvThreshold(activeRndv, class, false)
+		all = append(all, i.protocolInfo("messages", class.String(), e.messageTable(i, class, tag)))
+		if active.From != tag.From {
+			all = append(all, i.protocolInfo("active messages", class.String(), e.messageTable(i, class, active)))
 		}
 	}
 	all[len(all)-1].Costs = i.costsFrom()

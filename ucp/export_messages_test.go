@@ -53,10 +53,14 @@ func (e *EP) WaitingMessages() int { return e.waiting.messages() }
 func (e *EP) ReplayMessages() { e.replayMessages() }
 
 // AnnouncedFrom returns the length from which messages from mem, or from other memory if mem is nil, use rendezvous.
-func (e *EP) AnnouncedFrom(mem *Mem) *proto.Threshold { return e.announcedFrom((*region.Mem)(mem)) }
+func (e *EP) AnnouncedFrom(mem *Mem) proto.Threshold {
+	return e.rndvThreshold(tagRndv, e.classOf((*region.Mem)(mem)), false)
+}
 
 // OverlappedFrom is AnnouncedFrom with PreferThroughput.
-func (e *EP) OverlappedFrom(mem *Mem) *proto.Threshold { return e.overlappedFrom((*region.Mem)(mem)) }
+func (e *EP) OverlappedFrom(mem *Mem) proto.Threshold {
+	return e.rndvThreshold(tagRndv, e.classOf((*region.Mem)(mem)), true)
+}
 
 // DropIncoming drops what has arrived in part.
 func (e *EP) DropIncoming() {

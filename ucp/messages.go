@@ -118,6 +118,7 @@ type oneCall struct {
 	maxWord     int              // maximum length of a short active message
 	maxLong     int              // maximum length of a short active message without OpParams.Mem
 	minZcopy    int              // length from which data in OpParams.Mem may be sent without a copy
+	maxCopyMem  int              // maximum length of an active message whose data in OpParams.Mem is copied by maxCopy
 	slowTagSend bool             // Worker.tag.matcher must be called before a message is sent: maxShort and maxCopy are -1
 	mayShort    int              // value of maxShort if slowTagSend were false
 	mayCopy     int              // value of maxCopy if slowTagSend were false
@@ -200,7 +201,8 @@ func (e *EP) bindMessages() {
 	}
 	limits := &x.Iface.attr.AM
 	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.MessageEP()
-	m.maxCopy, m.minZcopy = x.Iface.sends().eager, x.Iface.sends().minZcopy
+	s := x.Iface.sends()
+	m.maxCopy, m.minZcopy, m.maxCopyMem = s.eager, s.minZcopy, min(s.minZcopy, s.leastRndv(activeRndv, true))-1
 	atOnce := proto.ShortestAnnounced - 1 // longer messages with OpParams.Mem may use rendezvous
 	if m.words == nil {
 		m.joined = joinedWords{x.AM, &e.w.messages.short}

@@ -44,9 +44,9 @@ type rndvMessages struct {
 	byName map[uint64]*announced // messages of first by the sender's id; nil until the first withdrawal
 	steps  uint64                // number of messages that were entered into byName
 
-	from       [memoryClasses]proto.Threshold // length from which rendezvous is used, see EP.announcedFrom; zero: not computed
-	overlapped [memoryClasses]proto.Threshold // the same with PreferThroughput
-	choice     schemeChoice                   // the latest choice of a scheme; length 0 if there is none
+	from       [rndvChannels]rndvLengths
+	overlapped [rndvChannels]rndvLengths // with PreferThroughput
+	choice     schemeChoice              // the latest choice of a scheme; length 0 if there is none
 }
 
 // announced is a rendezvous message: its RTS has arrived, and its data is still at the sender. The receiver fetches or

@@ -16,12 +16,7 @@ func withAnnouncements(c *channel) *channel {
 	s := &c.announce
 	*s = c.pieces
 	s.post, s.announces, s.usesBuffer = (*Request).sendRTS, true, true
-	c.saves = func(r *Request, n int) bool {
-		if r.msg.flags&PreferThroughput != 0 {
-			return n >= r.ep.overlappedFrom(r.mem).From
-		}
-		return n >= r.ep.announcedFrom(r.mem).From
-	}
+	c.rndvFrom = (*messages).rndvFrom
 	return c
 }
 
@@ -58,33 +53,23 @@ func (r *Request) rts(room int) wire.RTS {
 	return rts
 }
 
-// copiesRegistered reports whether data in mem is copied as if it were not registered, for a message of the channel:
-// neither zcopy nor rendezvous is faster. mem is not nil.
-func (m *messages) copiesRegistered(c *channel, data []byte, mem *region.Mem) bool {
-	return len(data) < m.minZcopy && mem.Covers(data) && (c.inPlace || len(data) < m.e.announcedFrom(mem).From)
-}
-
-// announcedAtOnce announces a message without a header, like sendRTS, in one call: the request
-// is in no list and no queue. It does so if the message needs an announcement, the peer gets its data
-// from memory that the transport allocated, and no other message waits. Otherwise it
-// returns nil. m may be nil.
-func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpParams) *Request {
-	if m == nil || m.am == nil || p == nil || p.Mem == nil || len(buf) < proto.ShortestAnnounced {
-		return nil
-	}
+// announcedAtOnce announces a message of the channel without a header, with p.Mem, like sendRTS, in one call: the request is in no list and no queue. It
+// does so if the peer gets the data from memory that the transport allocated, and no other message waits. Otherwise it returns
+// nil. Messages must be bound, and the length at least rndvFrom.
+func (m *messages) announcedAtOnce(c *channel, tag uint64, buf []byte, p *OpParams) *Request {
 	e, w, mem := m.e, m.e.w, (*region.Mem)(p.Mem)
 	i, preferred := e.transport(wireup.RMA), w.ctx.cfg.rndvScheme()
 	switch {
 	case i == nil || !mem.AllocatedBy(i.domain) || !mem.Covers(buf) || mem.Access()&uct.AccessRemoteRead == 0:
 		return nil
-	case preferred != proto.Auto && preferred != proto.Get || len(buf) < e.announcedFrom(mem).From:
+	case preferred != proto.Auto && preferred != proto.Get:
 		return nil
-	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.Afford(charge(0), window.Reserve(m.Most)):
+	case len(mem.Key()) > e.lane(wireup.AM).Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.Afford(charge(0), window.Reserve(m.Most)):
 		return nil
 	}
-	r := w.newMessage(e, c, word, buf, p)
+	r := w.newMessage(e, c, tag, buf, p)
 	r.assignID()
-	h, rts := wire.Head{Word: word, EP: m.name}, wire.RTS{ID: r.remote, Length: uint64(len(buf)), Addr: mem.AddrOf(buf), Key: mem.Key()}
+	h, rts := wire.Head{Word: tag, EP: m.name}, wire.RTS{ID: r.remote, Length: uint64(len(buf)), Addr: mem.AddrOf(buf), Key: mem.Key()}
 	w.msg.b = rts.Append(h.Append(w.msg.b[:0]))
 	if _, err := m.am.AMBcopy(c.rts, &w.msg); err != nil {
 		m.Credit += charge(0)

@@ -24,7 +24,7 @@ type channel struct {
 	first   uint8 // id of the first fragment; 0 for a stream, which has no messages
 	rts     uint8 // id of an RTS; 0 if there is no rendezvous
 
-	inPlace bool // a handler of the receiver reads complete messages where they have arrived, without a copy
+	rndv rndvChannel // index of the lengths from which messages use rendezvous, if rts is not 0
 
 	send     stage // the first stage: chooses another one when there is a lane, and credit
 	bcopy    stage // complete message, bcopy
@@ -33,9 +33,18 @@ type channel struct {
 	announce stage // rendezvous: sends the RTS; the data remains here until the peer fetches or requests it
 	waitAck  stage // complete synchronous message, bcopy
 
-	// saves reports whether rendezvous saves time for a message of n bytes. Not nil if rts is not 0.
-	saves func(r *Request, n int) bool
+	// rndvFrom is messages.rndvFrom. Not nil if rts is not 0.
+	rndvFrom func(m *messages, c rndvChannel, mem *region.Mem, f OpFlags) int
 }
+
+// rndvChannel is a channel with rendezvous. Each has its own thresholds.
+type rndvChannel uint8
+
+const (
+	tagRndv    rndvChannel = iota // the receiver copies eager messages
+	activeRndv                    // a handler reads an eager message of one fragment where it has arrived
+	rndvChannels
+)
 
 // newChannel makes the stages of a channel, except for announce. Errors contain name.
 func newChannel(name string, cl *class, ids channel) *channel {
@@ -71,7 +80,7 @@ type sends struct {
 	maxZcopy int // maximum for eager zcopy
 	piece    int // maximum of a fragment of an eager message
 	data     int // maximum of a fragment of a rendezvous message
-	rndv     int // minimum from which every message uses rendezvous; see EP.announcedFrom
+	rndv     int // minimum from which every message uses rendezvous; see messages.rndvFrom
 
 	control bool // a wire.Control is sent as a short message
 
@@ -226,7 +235,18 @@ func (r *Request) needsRTS(n int, s *sends) bool {
 	case f&PreferFastCompletion != 0:
 		return broke || n >= s.rndv
 	}
-	return n >= s.rndv || r.longEnough(n, s) && r.msg.ch.saves(r, n) || broke
+	c := r.msg.ch
+	return n >= s.rndv || n >= s.leastRndv(c.rndv, r.mem != nil) && n >= c.rndvFrom(m, c.rndv, r.mem, f) || broke
+}
+
+// leastRndv returns the minimum of messages.rndvFrom, in bytes, if Config.RndvThresh is not set. A message that one call can send is
+// eager, unless its data is in registered memory of the caller, so that it may need a request in any case, and the receiver
+// copies it.
+func (s *sends) leastRndv(c rndvChannel, registered bool) int {
+	if registered && c == tagRndv {
+		return proto.ShortestAnnounced
+	}
+	return s.eager + 1
 }
 
 // startFlagged starts a new message with the flags of p, which may be nil. start starts it without flags.
@@ -283,12 +303,6 @@ func (r *Request) canCompleteNow() bool {
 	}
 	announces := m.ch.rts != 0 && m.flags&SendRendezvous != 0
 	return !m.acked && !announces && n <= limit && e.fence.count == 0 && !e.msgs.blocks(nil) && e.msgs.Credit >= charge(n)
-}
-
-// longEnough reports whether rendezvous may save time for a message of n bytes: one call cannot send the
-// message, or the receiver copies it, and its data is in registered memory of the caller and needs a request in any case.
-func (r *Request) longEnough(n int, s *sends) bool {
-	return n > s.eager || r.mem != nil && n >= proto.ShortestAnnounced && !r.msg.ch.inPlace
 }
 
 // reached reports whether the transport of a lane can read the buffer without a copy.

@@ -98,7 +98,7 @@ var tagChannel = newTagChannel()
 
 func newTagChannel() *channel {
 	c := withAnnouncements(newChannel("tag send", &tagClass, channel{
-		eagerID: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
+		eagerID: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS, rndv: tagRndv,
 	}))
 	for _, s := range []*stage{&c.send, &c.bcopy, &c.zcopy, &c.pieces, &c.announce, &c.waitAck} {
 		s.choose, s.admit = (*Request).chooseTag, (*Request).admitTag
@@ -143,17 +143,23 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 	if p != nil && p.Flags != 0 {
 		return e.tagSendFlagged(tag, buf, p, false)
 	}
-	if m := e.msgs; m != nil && len(buf) <= m.maxCopy && (p == nil || p.Mem == nil || len(buf) <= m.maxShort ||
-		m.copiesRegistered(tagChannel, buf, (*region.Mem)(p.Mem))) {
+	switch m := e.msgs; {
+	case m == nil || m.maxCopy < 0:
+	case p == nil || p.Mem == nil || len(buf) <= m.maxShort:
+		if len(buf) <= m.maxCopy && m.unheaded(e.w, wire.AMTag, tag, buf) == nil {
+			return nil, nil
+		}
+	case len(buf) >= m.rndvFrom(tagRndv, (*region.Mem)(p.Mem), 0):
+		if r := m.announcedAtOnce(tagChannel, tag, buf, p); r != nil {
+			return r, nil
+		}
+	case len(buf) <= m.maxCopy && len(buf) < m.minZcopy && (*region.Mem)(p.Mem).Covers(buf):
 		if m.unheaded(e.w, wire.AMTag, tag, buf) == nil {
 			return nil, nil
 		}
 	}
 	if x := e.w.tag.matcher; x != nil {
 		return x.send(e, tag, buf, p, false)
-	}
-	if r := e.msgs.announcedAtOnce(tagChannel, tag, buf, p); r != nil {
-		return r, nil
 	}
 	r, err := e.newSend(tagChannel, tag, buf, p)
 	if err != nil {

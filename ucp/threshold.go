@@ -67,23 +67,21 @@ func (e *EP) classOf(mem *region.Mem) memoryClass {
 	return mappedMemory
 }
 
-// announcedFrom returns the length in bytes from which messages use rendezvous if their data is in mem, which may be nil. The
-// length is Config.RndvThresh if that is set, and otherwise depends on the costs.
-func (e *EP) announcedFrom(mem *region.Mem) *proto.Threshold {
-	m, k := e.messaging(), e.classOf(mem)
-	if m.rndv.from[k].From == 0 {
-		m.rndv.from[k] = e.threshold(k, false)
-	}
-	return &m.rndv.from[k]
-}
+// rndvLengths are results of messages.rndvFrom; 0: not computed.
+type rndvLengths [memoryClasses]int
 
-// overlappedFrom is announcedFrom for a message with PreferThroughput.
-func (e *EP) overlappedFrom(mem *region.Mem) *proto.Threshold {
-	m, k := e.messaging(), e.classOf(mem)
-	if m.rndv.overlapped[k].From == 0 {
-		m.rndv.overlapped[k] = e.threshold(k, true)
+// rndvFrom returns the length in bytes from which messages of the channel with these flags use rendezvous if their data is in
+// mem, which may be nil. See rndvThreshold.
+func (m *messages) rndvFrom(c rndvChannel, mem *region.Mem, f OpFlags) int {
+	class, lengths := m.e.classOf(mem), &m.rndv.from
+	if f&PreferThroughput != 0 {
+		lengths = &m.rndv.overlapped
 	}
-	return &m.rndv.overlapped[k]
+	if n := lengths[c][class]; n > 0 {
+		return n
+	}
+	lengths[c][class] = m.e.rndvThreshold(c, class, f&PreferThroughput != 0).From
+	return lengths[c][class]
 }
 
 // withoutLatency returns the cost of one of many operations whose latencies overlap, if overlapped is set; otherwise c.
@@ -94,21 +92,19 @@ func withoutLatency(c uct.Cost, overlapped bool) uct.Cost {
 	return c
 }
 
-// threshold returns the length for buffers that are both of the same class. overlapped says that latencies do not count,
-// because many messages are in flight: see PreferThroughput.
-func (e *EP) threshold(class memoryClass, overlapped bool) proto.Threshold {
+// rndvThreshold returns the length from which messages of the channel use rendezvous, for buffers that are both of the same
+// class: Config.RndvThresh if that is set; otherwise it depends on the costs. overlapped says that latencies do not count, because
+// many messages are in flight: see PreferThroughput.
+func (e *EP) rndvThreshold(c rndvChannel, class memoryClass, overlapped bool) proto.Threshold {
 	am, cfg := e.transport(wireup.AM), &e.w.ctx.cfg
 	s := am.sends()
 	if cfg.RndvThresh != config.MemAuto {
 		return proto.Threshold{From: s.rndv, Why: "RNDV_THRESH=" + strconv.Itoa(s.rndv)}
 	}
 	tell := withoutLatency(am.costs().Costs[uct.AMBcopy], overlapped).Time(wire.HeadLen + wire.RTSLen)
-	eager, least := am.copies(), s.eager+1
+	eager, least := am.copies(), s.leastRndv(c, class != plainMemory)
 	eager.Cost = withoutLatency(eager.Cost, overlapped)
-	if class != plainMemory {
-		least = proto.ShortestAnnounced
-	}
-	return proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
+	t := proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
 		v := e.rndvChoices(n, e.reachOf(n, class))
 		for _, c := range []*uct.Cost{&v.Message, &v.Get.Cost, &v.Put.Cost, &v.Fragment.Cost} {
 			*c = withoutLatency(*c, overlapped)
@@ -123,13 +119,17 @@ func (e *EP) threshold(class memoryClass, overlapped bool) proto.Threshold {
 		}
 		return t + uint64(v.Message.Latency)*1000 // the acknowledgement precedes the receiver's next message
 	})
+	if c == activeRndv && t.From == least {
+		t.Why = "handlers read one fragment without a copy"
+	}
+	return t
 }
 
 // forgetChoices drops the chosen thresholds and schemes: the EP has other lanes.
 func (e *EP) forgetChoices() {
 	if e.msgs != nil {
 		x := &e.msgs.rndv
-		x.from, x.overlapped, x.choice = [memoryClasses]proto.Threshold{}, [memoryClasses]proto.Threshold{}, schemeChoice{}
+		x.from, x.overlapped, x.choice = [rndvChannels]rndvLengths{}, [rndvChannels]rndvLengths{}, schemeChoice{}
 	}
 }
 
