@@ -24,7 +24,7 @@ func createHuge(t testing.TB, size int) *Segment {
 
 func TestCreateHuge_SharedAndZeroAgain(t *testing.T) {
 	s := createHuge(t, 3<<20)
-	require.True(t, s.Huge())
+	require.True(t, s.huge)
 	page, huge, err := pageOf(s.FD())
 	require.NoError(t, err)
 	assert.True(t, huge)

@@ -249,9 +249,6 @@ func (s *Segment) narrow() error {
 	return err
 }
 
-// Huge reports whether the segment was created with huge pages.
-func (s *Segment) Huge() bool { return s.huge }
-
 // roundUp rounds size up to whole pages. It rejects a size above RLIMIT_FSIZE,
 // for which the kernel would raise SIGXFSZ, which ends a Go program.
 func roundUp(size, page int) (int, error) {

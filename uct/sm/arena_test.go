@@ -32,7 +32,7 @@ func TestHugeTLB_Reached(t *testing.T) {
 	require.NoError(t, md.Close())
 	assert.Contains(t, explain(t, cfg), "allocated memory: huge pages;")
 	w := openTwo(t, cfg)
-	assert.True(t, w.b.md.(*domain).arenaSeg.Huge())
+	assert.Equal(t, "huge pages", w.b.md.(*domain).pages)
 	w.checkPuts(w.b.mem, w.key)
 	w.checkGets(w.b.mem, w.key, false)
 	w.checkAtomics(w.b.mem, w.key)
