@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
-	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 	"github.com/gucx/gucx/ucp"
 )
 
@@ -18,8 +17,8 @@ type exchange struct {
 	note    *layer.Note
 	post    func() (*ucp.Request, error) // sends the buffer
 	sends   requests
-	written []byte // copied to the buffer before each message; nil if the buffer contains the data already
-	recvErr error  // of the receive operation
+	written bool  // the data is written to the buffer before each message, which otherwise contains it already
+	recvErr error // of the receive operation
 
 	noteOut  [layer.NoteLen]byte
 	noteSend *ucp.Request // of the latest note, while it is outstanding
@@ -30,11 +29,7 @@ type exchange struct {
 // newExchange prepares for messages of s, with at most one window outstanding. in and note receive the data of the
 // peer. It cancels the receives of the previous operation.
 func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchange {
-	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window)}
-	if s.Written {
-		x.written = make([]byte, s.Size)
-		pattern.Fill(x.written, s.Seed)
-	}
+	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window), written: s.Written}
 	o.worker.OnActive(idNote, x.onNote)
 	return x
 }
@@ -66,7 +61,9 @@ func (x *exchange) Send(number uint64) (bool, error) {
 		return false, nil
 	}
 	if x.sends.empty() {
-		copy(x.buf, x.written)
+		if x.written {
+			x.in.Fill(x.buf)
+		}
 		layer.PutNumber(x.buf, number)
 	}
 	r, err := x.post()
