@@ -53,9 +53,9 @@ func (r *Request) rts(room int) wire.RTS {
 	return rts
 }
 
-// announcedAtOnce announces a message of the channel without a header, with p.Mem, like sendRTS, in one call: the request is in no list and no queue. It
-// does so if the peer gets the data from memory that the transport allocated, and no other message waits. Otherwise it returns
-// nil. Messages must be bound, and the length at least rndvFrom.
+// announcedAtOnce announces a message of the channel without a header, with p.Mem, like sendRTS, in one call: the request is in no
+// list and no queue. It does so if the peer gets the data from memory that the transport allocated, and no other message waits.
+// Otherwise it returns nil. Messages must be bound, and the length at least rndvFrom.
 func (m *messages) announcedAtOnce(c *channel, tag uint64, buf []byte, p *OpParams) *Request {
 	e, w, mem := m.e, m.e.w, (*region.Mem)(p.Mem)
 	i, preferred := e.transport(wireup.RMA), w.ctx.cfg.rndvScheme()
