@@ -31,7 +31,7 @@ func (l *listener) Ready(uint32) int {
 		switch {
 		case err == nil:
 			l.it.acceptPause = 0
-			l.it.receiveConn(fd, sourceOf(addrPort(from).Addr()))
+			l.it.receiveConn(fd, sourceOf(sockio.AddrPort(from).Addr()))
 		case sockio.OutOfResources(err):
 			if !l.it.evictOne(sentNothing) { // otherwise the eviction has released a descriptor
 				l.it.pauseAccept()

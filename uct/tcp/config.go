@@ -65,7 +65,7 @@ const (
 	defaultSendv        = 2 << 10
 	defaultConnTimeout  = 10 * time.Second
 	defaultHelloTimeout = defaultConnTimeout
-	defaultHandshakes   = backlog
+	defaultHandshakes   = sockio.Backlog
 	defaultMaxConns     = 4096
 	defaultPerPeer      = 1
 	defaultStripe       = 1 << 20

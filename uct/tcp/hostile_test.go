@@ -165,7 +165,7 @@ func TestSocketOptions_Keepalive(t *testing.T) {
 			send(t, ep, 1, 64, a, b)
 			flush(t, ep, a, b)
 			for _, c := range []*conn{ep.conn, b.it.table[a.it.addr.key]} {
-				for _, o := range []sockOpt{
+				for _, o := range []struct{ level, name, value int }{
 					{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 					{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 					{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 7},

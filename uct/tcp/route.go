@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 )
 
 // path is the local and the remote address of a connection to a peer.
@@ -60,7 +61,7 @@ func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 // Errors: ErrNoMemory if the process has no descriptor left for the route lookup; otherwise the
 // reason why there is no path.
 func (d *device) route(to netip.AddrPort) (p path, err error) {
-	source, err := routeSource(to.Addr())
+	source, err := sockio.Source(to.Addr())
 	switch {
 	case outOfDescriptors(err):
 		return p, fmt.Errorf("%w: route to %v: %w", uct.ErrNoMemory, to.Addr(), err)
@@ -77,45 +78,4 @@ func unreachable(why string) error { return fmt.Errorf("%w: %s", uct.ErrUnreacha
 // outOfDescriptors reports whether the process or the host cannot open more sockets.
 func outOfDescriptors(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
-}
-
-// routeSource returns the source address that the kernel would use for packets to ip. It connects a
-// datagram socket, which sends nothing.
-func routeSource(ip netip.Addr) (netip.Addr, error) {
-	family := unix.AF_INET
-	if ip.Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	defer unix.Close(fd)
-	const anyPort = 9 // the discard port (RFC 863); no datagram is sent to it
-	if err := unix.Connect(fd, sockaddr(netip.AddrPortFrom(ip, anyPort))); err != nil {
-		return netip.Addr{}, err
-	}
-	local, err := unix.Getsockname(fd)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	return addrPort(local).Addr(), nil
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
-}
-
-// addrPort returns the address of sa; the zero AddrPort if sa is neither IPv4 nor IPv6.
-func addrPort(sa unix.Sockaddr) netip.AddrPort {
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
-	}
-	return netip.AddrPort{}
 }

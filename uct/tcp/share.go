@@ -57,7 +57,7 @@ func (it *iface) AddrReached(ifaceAddr []byte, at netip.AddrPort) []byte {
 
 // Adopt implements uct.PortSharer.
 func (it *iface) Adopt(fd int, from netip.Addr) {
-	if err := tune(fd, &it.cfg); err != nil || it.closed {
+	if err := it.cfg.options().Set(fd); err != nil || it.closed {
 		_ = unix.Close(fd)
 		return
 	}

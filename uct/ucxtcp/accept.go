@@ -55,7 +55,7 @@ func (l *listener) Ready(uint32) int {
 		switch {
 		case err == nil:
 			l.pause = 0
-			it.receiveConn(fd, addrPort(from))
+			it.receiveConn(fd, sockio.AddrPort(from))
 		case sockio.OutOfResources(err):
 			if !it.evictOne(func(u *unnamed) bool { return u.c.frames == 0 }) { // otherwise the eviction has released a descriptor
 				l.pauseAccept()

@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/sockio"
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
@@ -527,11 +528,11 @@ func TestDistance(t *testing.T) {
 	assert.Equal(t, distanceOther, at("127.9.9.9"), "the kernel sends to it from another address")
 	it.dev.ip = netip.MustParseAddr("127.0.0.1")
 	it.dev.network = netip.Prefix{}
-	source, err := sourceTo(netip.MustParseAddr("127.9.9.9"))
+	source, err := sockio.Source(netip.MustParseAddr("127.9.9.9"))
 	require.NoError(t, err)
 	it.dev.ip = source
 	assert.Equal(t, distanceRoute, at("127.9.9.9"))
-	_, err = sourceTo(netip.MustParseAddr("255.255.255.255"))
+	_, err = sockio.Source(netip.MustParseAddr("255.255.255.255"))
 	assert.Error(t, err, "broadcast")
 	assert.Equal(t, distanceNone, at("255.255.255.255"))
 	assert.Equal(t, distanceLink, it.Distance((&deviceAddr{loopback: true, ip: it.dev.ip}).append(nil, true)))

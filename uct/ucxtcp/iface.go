@@ -249,7 +249,7 @@ func (it *Iface) Distance(device []byte) int {
 	case d.loopback || it.dev.network.Contains(d.ip):
 		return distanceLink
 	}
-	switch source, err := sourceTo(d.ip); {
+	switch source, err := sockio.Source(d.ip); {
 	case err != nil:
 		return distanceNone
 	case source == it.dev.ip:

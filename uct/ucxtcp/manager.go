@@ -397,16 +397,16 @@ func (c *Conn) queueControl() {
 
 // connectTo starts to connect to a peer from the address of the device.
 func (it *Iface) connectTo(peer netip.AddrPort) (fd int, err error) {
-	fd, err = newSocket(peer.Addr(), &it.cfg)
+	fd, err = sockio.NewSocket(peer.Addr(), it.cfg.options())
 	if err != nil {
 		return -1, err
 	}
 	err = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 	if err = os.NewSyscallError("setsockopt", err); err == nil {
-		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(netip.AddrPortFrom(it.dev.ip, 0))))
+		err = os.NewSyscallError("bind", unix.Bind(fd, sockio.Sockaddr(netip.AddrPortFrom(it.dev.ip, 0))))
 	}
 	if err == nil {
-		if err = unix.Connect(fd, sockaddr(peer)); err == unix.EINPROGRESS || err == unix.EINTR {
+		if err = unix.Connect(fd, sockio.Sockaddr(peer)); err == unix.EINPROGRESS || err == unix.EINTR {
 			err = nil
 		}
 	}

@@ -1,5 +1,5 @@
-// Package sockio makes system calls on connected nonblocking sockets. Errors are error numbers, so
-// that a call does not allocate.
+// Package sockio makes TCP sockets, accepts connections, and receives and sends on nonblocking sockets. Errors of the latter are
+// error numbers, so that a call does not allocate.
 package sockio
 
 import (
