@@ -4,41 +4,37 @@ import "math/bits"
 
 // epTable maps QPNs to EPs: a hash table with open addressing and linear probing, at most half
 // full. Empty slots contain vacant, an EP that no QPN matches, so the common case is one
-// comparison. Devices number QPs consecutively, so the hash spreads neighbors: otherwise the EPs of an iface would
-// be one run of full slots, which remove would visit to its end.
+// comparison.
 type epTable struct {
-	slots  []*EP // length a power of two
-	shift  uint8 // 32 - log2(len(slots))
-	n      int
-	vacant EP
+	slots     []*EP // length a power of two
+	n         int
+	displaced int // EPs that are not in the slot of their QPN
+	vacant    EP
 }
 
 const (
 	minTable = 16
 	noQPN    = ^uint32(0) // QPNs have 24 bits
-	spread   = 0x9e3779b1 // 2^32 divided by the golden ratio: Knuth's multiplicative hash
 )
-
-// home returns the slot of a QPN where probes begin.
-func (t *epTable) home(qpn uint32) uint32 { return qpn * spread >> (t.shift & 31) }
 
 func (t *epTable) init() {
 	t.vacant.QPN = noQPN
 	t.vacant.NextOp = NoOp
-	t.resize(minTable)
+	t.slots = t.empty(minTable)
 }
 
-// resize makes n empty slots.
-func (t *epTable) resize(n int) {
-	t.slots, t.shift = make([]*EP, n), uint8(32-bits.TrailingZeros(uint(n)))
-	for i := range t.slots {
-		t.slots[i] = &t.vacant
+func (t *epTable) empty(n int) []*EP {
+	s := make([]*EP, n)
+	for i := range s {
+		s[i] = &t.vacant
 	}
+	return s
 }
 
 // find returns the EP of a QPN, or &t.vacant.
 func (t *epTable) find(qpn uint32) *EP {
-	if e := t.slots[t.home(qpn)]; e.QPN == qpn {
+	s := t.slots
+	if e := s[uint(qpn)&uint(len(s)-1)]; e.QPN == qpn {
 		return e
 	}
 	return t.probe(qpn)
@@ -46,7 +42,7 @@ func (t *epTable) find(qpn uint32) *EP {
 
 func (t *epTable) probe(qpn uint32) *EP {
 	mask := uint32(len(t.slots) - 1)
-	for i := t.home(qpn); ; i = (i + 1) & mask {
+	for i := qpn & mask; ; i = (i + 1) & mask {
 		if e := t.slots[i]; e.QPN == qpn || e == &t.vacant {
 			return e
 		}
@@ -63,35 +59,50 @@ func (t *epTable) add(e *EP) {
 
 func (t *epTable) put(e *EP) {
 	mask := uint32(len(t.slots) - 1)
-	i := t.home(e.QPN)
+	i := e.QPN & mask
+	if t.slots[i] != &t.vacant {
+		t.displaced++
+	}
 	for t.slots[i] != &t.vacant {
 		i = (i + 1) & mask
 	}
 	t.slots[i] = e
 }
 
-// remove removes e, and inserts the EPs after it again, so that no probe ends early.
+// remove removes e, and inserts the EPs after it again, so that no probe ends early. If all EPs are in the slots of their QPNs, it
+// moves none: devices number QPs consecutively, so the EPs of an iface are one run of full slots.
 func (t *epTable) remove(e *EP) {
 	mask := uint32(len(t.slots) - 1)
-	i := t.home(e.QPN)
+	i := e.QPN & mask
 	for t.slots[i] != e {
 		if t.slots[i] == &t.vacant {
 			return
 		}
 		i = (i + 1) & mask
 	}
-	t.slots[i] = &t.vacant
+	t.clear(i)
 	t.n--
+	if t.displaced == 0 {
+		return
+	}
 	for i = (i + 1) & mask; t.slots[i] != &t.vacant; i = (i + 1) & mask {
 		moved := t.slots[i]
-		t.slots[i] = &t.vacant
+		t.clear(i)
 		t.put(moved)
 	}
 }
 
+// clear empties slot i.
+func (t *epTable) clear(i uint32) {
+	if t.slots[i].QPN&uint32(len(t.slots)-1) != i {
+		t.displaced--
+	}
+	t.slots[i] = &t.vacant
+}
+
 func (t *epTable) rebuild(size int) {
 	old := t.slots
-	t.resize(max(size, minTable))
+	t.slots, t.displaced = t.empty(max(size, minTable)), 0
 	for _, e := range old {
 		if e != &t.vacant {
 			t.put(e)

@@ -30,6 +30,13 @@ func TestEPTable_MatchesMap(t *testing.T) {
 			}
 			require.Equal(t, len(model), table.n)
 			require.LessOrEqual(t, 2*table.n, len(table.slots), "at most half full")
+			displaced := 0
+			for i, e := range table.slots {
+				if e != &table.vacant && int(e.QPN)%len(table.slots) != i {
+					displaced++
+				}
+			}
+			require.Equal(t, displaced, table.displaced)
 		}
 		for qpn := range uint32(200) {
 			want := model[qpn]
@@ -41,23 +48,23 @@ func TestEPTable_MatchesMap(t *testing.T) {
 	})
 }
 
-// TestEPTable_ShortRuns: with the numbers that devices give to QPs, no probe is long, and remove moves few EPs.
-func TestEPTable_ShortRuns(t *testing.T) {
-	const eps, longest = 10_000, 64
-	for _, stride := range []uint32{1, 2, 8, 256} {
-		var table epTable
-		table.init()
-		for i := range uint32(eps) {
-			table.add(&EP{QPN: (0x1a800 + i*stride) & 0xffffff})
-		}
-		run := 0
-		for _, e := range table.slots {
-			if run++; e == &table.vacant {
-				run = 0
-			}
-			require.Less(t, run, longest, "stride %d", stride)
-		}
+// TestEPTable_Consecutive: with the numbers that devices give to QPs, no EP is displaced, so that remove moves none.
+func TestEPTable_Consecutive(t *testing.T) {
+	const first, eps = 0x1a7fe, 10_000
+	var table epTable
+	table.init()
+	all := make([]*EP, eps)
+	for i := range all {
+		all[i] = &EP{QPN: first + uint32(i)}
+		table.add(all[i])
 	}
+	for i, e := range all {
+		require.Zero(t, table.displaced)
+		require.Same(t, e, table.find(e.QPN))
+		table.remove(e)
+		require.Same(t, &table.vacant, table.slots[e.QPN&uint32(len(table.slots)-1)], "EP %d", i)
+	}
+	assert.Zero(t, table.n)
 }
 
 // The tables of an iface contain no closed EP, and still the others.
