@@ -104,10 +104,11 @@ func TestImpostor_Connected(t *testing.T) {
 				Type: typ, SrcUUID: p.A.W.AddressInfo().UUID(), DstUUID: p.B.W.AddressInfo().UUID(), SrcEP: e.Handshake().RemoteEP(), DstEP: dst,
 				Addr: p.A.W.Address(), Lanes: []handshake.MsgLane{{Roles: handshake.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 			}
-			refused := p.B.W.BadMessages().Load()
+			refused, ignored := p.B.W.BadMessages().Load(), e.Handshake().Ignored()
 			p.B.W.Handler(wire.AMWireup)(seal(bad, p.B.W, m), nil)
 			idle(p)
 			assert.Equal(t, refused+1, p.B.W.BadMessages().Load(), "%v", typ)
+			assert.Equal(t, ignored, e.Handshake().Ignored(), "%v", typ)
 			assert.Equal(t, 1, p.B.W.EPs().Len())
 		}
 	}

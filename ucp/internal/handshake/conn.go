@@ -145,6 +145,9 @@ func (c *Conn) Loopback() bool { return c.p.Loopback }
 // Over reports whether the connection has failed or was closed.
 func (c *Conn) Over() bool { return c.over }
 
+// Ignored counts messages and entries that were late, repeated or invalid.
+func (c *Conn) Ignored() int { return c.ignored }
+
 // Share is one lane of a role and its share of the data.
 type Share struct {
 	Lane   int
