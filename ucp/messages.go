@@ -118,7 +118,7 @@ type oneCall struct {
 	maxWord     int              // maximum length of a short active message
 	maxLong     int              // maximum length of a short active message without OpParams.Mem
 	minZcopy    int              // length from which data in OpParams.Mem may be sent without a copy
-	maxCopyMem  int              // maximum length of an active message whose data in OpParams.Mem is copied by maxCopy
+	maxCopyMem  int              // maximum length of an active message that is copied although its data is in OpParams.Mem
 	slowTagSend bool             // Worker.tag.matcher must be called before a message is sent: maxShort and maxCopy are -1
 	mayShort    int              // value of maxShort if slowTagSend were false
 	mayCopy     int              // value of maxCopy if slowTagSend were false

@@ -20,7 +20,7 @@ import (
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
 // their operation is complete or because they must make progress next. When the goroutine that makes progress returns
 // with a message, it is expected to call again soon. No other goroutine makes progress in its place for up to 800 us, unless
-// messages are rare (see vacancy).
+// messages are rare or the readers of streams do not reply (see vacancy).
 type SharedWorker struct {
 	mu          sync.Mutex
 	lockWaiters atomic.Int32 // goroutines that wait for mu; pairs with the load in drive

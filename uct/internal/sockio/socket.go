@@ -39,18 +39,20 @@ func NewSocket(ip netip.Addr, o *Options) (fd int, err error) {
 
 // Set sets the options of a socket. Accepted sockets inherit them from the listener.
 func (o *Options) Set(fd int) error {
-	for _, opt := range []struct{ level, name, value int }{
+	type option struct{ level, name, value int }
+	options := []option{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(o.KeepIdle)},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(o.KeepInterval)},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, o.probes()},
-		{unix.SOL_SOCKET, unix.SO_SNDBUF, o.SndBuf},
-		{unix.SOL_SOCKET, unix.SO_RCVBUF, o.RcvBuf},
-	} {
-		if opt.value == 0 {
-			continue
+	}
+	for _, buf := range []option{{unix.SOL_SOCKET, unix.SO_SNDBUF, o.SndBuf}, {unix.SOL_SOCKET, unix.SO_RCVBUF, o.RcvBuf}} {
+		if buf.value != 0 {
+			options = append(options, buf)
 		}
+	}
+	for _, opt := range options {
 		if err := unix.SetsockoptInt(fd, opt.level, opt.name, opt.value); err != nil {
 			return os.NewSyscallError("setsockopt", err)
 		}

@@ -64,6 +64,16 @@ func TestEPTable_Consecutive(t *testing.T) {
 		table.remove(e)
 		require.Same(t, &table.vacant, table.slots[e.QPN&uint32(len(table.slots)-1)], "EP %d", i)
 	}
+	for _, e := range all[:3] {
+		table.add(e)
+	}
+	last := all[2]
+	last.QPN += 7 // if remove inserted it again, it would have another slot
+	table.remove(all[0])
+	require.Same(t, last, table.slots[(last.QPN-7)&uint32(len(table.slots)-1)])
+	last.QPN -= 7
+	table.remove(all[1])
+	table.remove(last)
 	assert.Zero(t, table.n)
 }
 
