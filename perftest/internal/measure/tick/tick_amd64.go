@@ -1,14 +1,11 @@
 package tick
 
+import "github.com/gucx/gucx/internal/cpuid"
+
 // rdtsc reads the time-stamp counter after all earlier instructions.
 //
 //go:noescape
 func rdtsc() uint64
-
-// cpuid executes CPUID with leaf in EAX and 0 in ECX.
-//
-//go:noescape
-func cpuid(leaf uint32) (eax, ebx, ecx, edx uint32)
 
 var useTSC = invariantTSC() && kernelTrustsTSC()
 
@@ -32,9 +29,9 @@ func source() string {
 // rate in all power states (Intel SDM volume 3B, 19.17.1; AMD APM volume 3, E.4.8).
 func invariantTSC() bool {
 	const powerLeaf = 0x80000007
-	if top, _, _, _ := cpuid(0x80000000); top < powerLeaf {
+	if top, _, _, _ := cpuid.ID(0x80000000); top < powerLeaf {
 		return false
 	}
-	_, _, _, edx := cpuid(powerLeaf)
+	_, _, _, edx := cpuid.ID(powerLeaf)
 	return edx&(1<<8) != 0
 }
