@@ -16,6 +16,8 @@ import (
 const (
 	FirstWindow        = firstWindow
 	DefaultEagerWindow = defaultEagerWindow
+	WideWindow         = wideWindow
+	WideAfter          = wideAfter
 	DefaultRndvThresh  = defaultRndvThresh
 	DefaultPeerBudget  = defaultPeerBudget
 	DepartedCharge     = departedCharge

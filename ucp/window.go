@@ -6,6 +6,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/window"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -189,12 +190,13 @@ func (e *EP) learnWindow() {
 // and the budget of the worker permits it; otherwise to a quarter of that size up to three quarters
 // of the share; otherwise to firstWindow. If only one connection of a peer has more than
 // firstWindow, only the budget limits it. An EP without the configured size tries again with each
-// grant of credit.
+// grant of credit, and an EP with it may get wideWindow then.
 func (e *EP) grow() {
 	a, w := e.msgs, e.w
 	a.grown = true
 	whole := max(w.ctx.cfg.eagerWindow(), firstWindow)
 	if a.Size >= whole {
+		e.widen()
 		return
 	}
 	share := w.peerShare(e.peer.Addr.UUID())
@@ -208,6 +210,34 @@ func (e *EP) grow() {
 			w.setWindow(e, step.size)
 			return
 		}
+	}
+}
+
+// The wide window of a connection that transfers much (experiment 0154 in docs/perf).
+const (
+	// wideWindow is its size in bytes: more than 256 messages of 4 KiB.
+	wideWindow = 2 << 20
+	// wideAfter is the number of grants, each of half a window, before a connection gets it.
+	wideAfter = 16
+	// wideHeld is the part of the window that unreceived messages may use then: one of wideHeld.
+	wideHeld = 4
+	// wideShare is the part of EagerBudget that all windows may use when a connection gets it: one of wideShare. The rest is for
+	// the first messages of other connections.
+	wideShare = 4
+)
+
+// widen enlarges a full window to wideWindow if the peer has sent much and the program receives it as it arrives, unless the size
+// is configured. Otherwise a sender that is faster than the receiver is out of credit most of the time, and sends RTS.
+func (e *EP) widen() {
+	m, w := e.msgs, e.w
+	cfg := &w.ctx.cfg
+	if m.Size >= wideWindow || m.credits.sent < wideAfter || m.Held > m.Size/wideHeld || cfg.EagerWindow != config.MemAuto {
+		return
+	}
+	uuid := e.peer.Addr.UUID()
+	_, all := w.names.Granted(uuid)
+	if w.messages.granted+wideWindow-m.Size <= cfg.eagerBudget()/wideShare && all+wideWindow-m.Size <= w.peerShare(uuid)/2 {
+		w.setWindow(e, wideWindow)
 	}
 }
 
