@@ -17,7 +17,8 @@ import (
 // it lists the groups that may import the module (* means all), and those whose tests may.
 const Rules = `
 # services: know no transports
-internal              ucs
+internal/cpuid
+internal              ucs internal/cpuid
 internal/memtp        uct uct/base ucs internal
 internal/testenv/tlsets uct uct/all ucs internal uct/ib/verbs uct/ib/verbs/softhca
 internal/testenv/workeraddr wireup uct ucs
@@ -97,7 +98,7 @@ gucx                  ucp uct uct/all ucs                            | internal
 # perftest: folders, each above those that it names; bench and info import more than theirs
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest internal/memtp
-perftest/internal/measure                                                           | internal
+perftest/internal/measure     internal/cpuid | internal
 perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/connectx internal/mlx5/fakekernel uct/ib/verbs/rxe uct/ib/verbs/mlx5 internal/mlx5/provider internal/mlx5/prm uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers | internal
