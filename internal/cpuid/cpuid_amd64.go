@@ -1,4 +1,3 @@
-// Package cpuid executes CPUID. It has no functions on other architectures than amd64.
 package cpuid
 
 // ID executes CPUID with leaf in EAX and 0 in ECX. It takes some 100 ns, and in a virtual machine more than 1 us.
