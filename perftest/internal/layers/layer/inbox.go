@@ -24,8 +24,8 @@ func PutNumber(message []byte, n uint64) int {
 	return len(message)
 }
 
-// Inbox checks numbered messages. It checks length, number and last byte of each message; if
-// thorough is set, all bytes.
+// Inbox checks numbered messages. It checks length, number and last byte of each message; all bytes
+// if Spec.Thorough or Spec.Written is set.
 type Inbox struct {
 	Count uint64
 	Err   error // the first fault
@@ -34,16 +34,15 @@ type Inbox struct {
 	// that one when it was sent.
 	Repeats bool
 
-	want     []byte // contents without the number
-	number   uint64 // number of the last message
-	last     byte
-	numbered bool // number of the last message with NumberLen bytes
-	thorough bool // check all bytes
+	want   []byte // contents without the number
+	number uint64 // number of the last message
+	last   byte   // of want
+	brief  bool   // messages have a whole number, and the bytes after it are not checked, except the last
 }
 
 // NewInbox returns an Inbox for the messages of s.
 func NewInbox(s Spec) Inbox {
-	in := Inbox{want: make([]byte, s.Size), numbered: s.Size >= NumberLen, thorough: s.Thorough || s.Written}
+	in := Inbox{want: make([]byte, s.Size), brief: s.Size >= NumberLen && !s.Thorough && !s.Written}
 	pattern.Fill(in.want, s.Seed)
 	if s.Size > 0 {
 		in.last = in.want[s.Size-1]
@@ -56,16 +55,15 @@ func (in *Inbox) Fill(buf []byte) { copy(buf, in.want) }
 
 // Receive counts and checks a message.
 func (in *Inbox) Receive(data []byte) {
-	if !in.quick(data) || in.thorough {
+	if !in.brief || !in.quick(data) {
 		in.check(data)
 	}
 	in.Count++
 }
 
-// quick reports whether length, number and last byte are correct. It returns false for a message
-// that is shorter than a number.
+// quick reports whether length, number and last byte are correct.
 func (in *Inbox) quick(data []byte) bool {
-	if !in.numbered || len(data) != len(in.want) || len(data) != NumberLen && data[len(data)-1] != in.last {
+	if len(data) != len(in.want) || len(data) > NumberLen && data[len(data)-1] != in.last {
 		return false
 	}
 	n := binary.LittleEndian.Uint64(data)

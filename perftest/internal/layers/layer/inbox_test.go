@@ -29,24 +29,29 @@ func TestInbox_DetectsFaults(t *testing.T) {
 		name     string
 		size     int
 		thorough bool
+		written  bool
 		third    []byte
 		want     string
 	}{
-		{"correct", 100, true, message(2, 100), ""},
-		{"correct, short", 3, false, message(2, 3), ""},
-		{"correct, number only", 8, true, message(2, 8), ""},
-		{"one is missing", 100, false, message(3, 100), "has the number"},
-		{"one is missing, short", 3, false, message(3, 3), "has the number"},
-		{"one arrives twice", 8, false, message(1, 8), "has the number"},
-		{"too short", 100, false, message(2, 99), "has 99 bytes, want 100"},
-		{"too long", 8, false, message(2, 9), "has 9 bytes, want 8"},
-		{"empty", 8, false, nil, "has 0 bytes"},
-		{"last byte", 100, false, corrupt(100, 99), "wrong contents"},
-		{"a middle byte", 100, true, corrupt(100, 50), "wrong contents"},
-		{"a middle byte, not thorough", 100, false, corrupt(100, 50), ""},
+		{"correct", 100, true, false, message(2, 100), ""},
+		{"correct, short", 3, false, false, message(2, 3), ""},
+		{"correct, number only", 8, true, false, message(2, 8), ""},
+		{"one is missing", 100, false, false, message(3, 100), "has the number"},
+		{"one is missing, short", 3, false, false, message(3, 3), "has the number"},
+		{"one arrives twice", 8, false, false, message(1, 8), "has the number"},
+		{"too short", 100, false, false, message(2, 99), "has 99 bytes, want 100"},
+		{"too long", 8, false, false, message(2, 9), "has 9 bytes, want 8"},
+		{"empty", 8, false, false, nil, "has 0 bytes"},
+		{"last byte", 100, false, false, corrupt(100, 99), "wrong contents"},
+		{"a middle byte", 100, true, false, corrupt(100, 50), "wrong contents"},
+		{"a middle byte, written", 100, false, true, corrupt(100, 50), "wrong contents"},
+		{"the byte after the number", 9, false, false, corrupt(9, 8), "wrong contents"},
+		{"one is missing, thorough", 100, true, false, message(3, 100), "has the number"},
+		{"too long, thorough", 8, true, false, message(2, 9), "has 9 bytes, want 8"},
+		{"a middle byte, not thorough", 100, false, false, corrupt(100, 50), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := NewInbox(Spec{Size: c.size, Seed: 7, Thorough: c.thorough})
+			in := NewInbox(Spec{Size: c.size, Seed: 7, Thorough: c.thorough, Written: c.written})
 			for _, m := range [][]byte{message(0, c.size), message(1, c.size), c.third, message(3, c.size)} {
 				in.Receive(m)
 			}
