@@ -219,7 +219,9 @@ type Idle struct {
 	Interrupt *Interrupt
 	// Beside is Config.Beside.
 	Beside bool
-	polls  uint32
+	// Sleeper sleeps in each Poll; nil to poll without a pause.
+	Sleeper Sleeper
+	polls   uint32
 }
 
 const (
@@ -240,7 +242,7 @@ func NewIdle(c Config) Idle {
 // if the other side is one of them: the initiator is locked to its thread, so a yield costs two thread switches.
 func (i *Idle) Poll() error {
 	i.polls++
-	if i.polls%yieldInterval != 0 {
+	if i.polls%yieldInterval != 0 && i.Sleeper == nil {
 		return nil
 	}
 	return i.look()
@@ -248,13 +250,19 @@ func (i *Idle) Poll() error {
 
 //go:noinline
 func (i *Idle) look() error {
-	if i.Beside {
-		runtime.Gosched()
+	if i.Sleeper != nil {
+		if _, err := i.Sleeper.Sleep(-1); err != nil {
+			return err
+		}
+	} else {
+		if i.Beside {
+			runtime.Gosched()
+		}
+		if i.polls%lookInterval != 0 {
+			return nil
+		}
+		YieldThread()
 	}
-	if i.polls%lookInterval != 0 {
-		return nil
-	}
-	YieldThread()
 	if c := (Config{Context: i.Context, Interrupt: i.Interrupt}); c.Wait().Err() != nil {
 		return c.Interrupted()
 	}

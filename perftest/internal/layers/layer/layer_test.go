@@ -58,3 +58,32 @@ func TestIdle_DetectsEndOfContext(t *testing.T) {
 	assert.ErrorIs(t, err, why)
 	assert.LessOrEqual(t, n, lookInterval)
 }
+
+// sleeper is a Sleeper that counts its calls.
+type sleeper struct {
+	naps   int
+	failed error
+}
+
+func (s *sleeper) Sleep(int) (bool, error) {
+	s.naps++
+	return false, s.failed
+}
+
+// TestIdle_Sleeps: with a Sleeper, each Poll sleeps, until the context ends or sleeping fails.
+func TestIdle_Sleeps(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s := &sleeper{}
+	idle := NewIdle(Config{Context: ctx})
+	idle.Sleeper = s
+	for n := range 3 {
+		assert.Equal(t, n, s.naps)
+		assert.NoError(t, idle.Poll())
+	}
+	s.failed = errors.New("no descriptor")
+	assert.Equal(t, s.failed, idle.Poll())
+	s.failed = nil
+	why := errors.New("interrupted")
+	cancel(why)
+	assert.Equal(t, why, idle.Poll())
+}

@@ -68,17 +68,27 @@ func (c *Conn) newOp(s layer.Spec) (*op, error) {
 	if c.key == nil {
 		return nil, layer.ErrNotConnected
 	}
-	if !c.has(s.Kind) {
-		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the transport has no such operation"}
+	if limit := c.limit(s); limit != "" {
+		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: limit}
 	}
-	if c.cfg.Sleep && s.Kind == layer.PutPing {
-		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "a put does not wake a sleeping target"}
+	o := &op{Conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg), params: c.local.params(), raddr: c.key.Addr()}
+	if c.cfg.Sleep {
+		o.idle.Sleeper = c
 	}
-	if s.Layouts.Recv != layer.Contig && !s.Kind.Tagged() {
-		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the receiver gets an active message in one piece"}
+	return o, nil
+}
+
+// limit returns the reason why an operation is not possible; "" if it is.
+func (c *Conn) limit(s layer.Spec) string {
+	switch {
+	case !c.has(s.Kind):
+		return "the transport has no such operation"
+	case c.cfg.Sleep && s.Kind == layer.PutPing:
+		return "a put does not wake a sleeping target"
+	case s.Layouts.Recv != layer.Contig && !s.Kind.Tagged():
+		return "the receiver gets an active message in one piece"
 	}
-	return &op{Conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg),
-		params: c.local.params(), raddr: c.key.Addr()}, nil
+	return ""
 }
 
 // has reports whether ucp supports the operation over the transport. The target executes atomics
@@ -122,9 +132,6 @@ func (o *op) Poll() error {
 	}
 	if o.failed != nil {
 		return o.failed
-	}
-	if o.cfg.Sleep {
-		return o.nap()
 	}
 	return o.idle.Poll()
 }

@@ -29,17 +29,6 @@ func (c *Conn) Sleep(other int) (readable bool, err error) {
 	return c.watched[1].Revents != 0, nil
 }
 
-// nap sleeps until there may be work, and returns the cause if the context has ended.
-func (o *op) nap() error {
-	if _, err := o.Sleep(-1); err != nil {
-		return err
-	}
-	if o.cfg.Wait().Err() != nil {
-		return o.cfg.Interrupted()
-	}
-	return nil
-}
-
 // flushAsleep is Flush that sleeps without polling first.
 func (o *op) flushAsleep() error {
 	r, err := o.ep.Flush()
