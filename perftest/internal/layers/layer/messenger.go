@@ -12,12 +12,10 @@ type Messenger interface {
 	Send(number uint64) (bool, error)
 	// SendNote sends a note. It returns false if there is no room now.
 	SendNote(v uint64) (bool, error)
-	// Poll is Op.Poll.
-	Poll() error
 	// Progress makes progress once. 0 means idle.
 	Progress() (int, error)
-	// Finish waits until all sent messages have released their buffers.
-	Finish() error
+	// Drained reports whether all sent messages have released their buffers.
+	Drained() bool
 }
 
 // NoteLen is the length of a note in bytes.
@@ -45,6 +43,7 @@ type exchange struct {
 	in   *Inbox
 	note *Note
 	sent uint64
+	idle Idle // of the initiator
 }
 
 // try sends the next message if there is room.
@@ -56,8 +55,9 @@ func (x *exchange) try() (bool, error) {
 	return ok, err
 }
 
-// push waits for room and sends the next message.
-func (x *exchange) push() error {
+// Post waits for room and sends the next message. It implements Op for operations that do not limit the number of
+// messages.
+func (x *exchange) Post() error {
 	for {
 		ok, err := x.try()
 		if ok || err != nil {
@@ -67,6 +67,25 @@ func (x *exchange) push() error {
 			return err
 		}
 	}
+}
+
+// Poll implements Op.
+func (x *exchange) Poll() error {
+	n, err := x.Messenger.Progress()
+	if n > 0 || err != nil {
+		return err
+	}
+	return x.idle.Poll()
+}
+
+// drain waits until all sent messages have released their buffers.
+func (x *exchange) drain() error {
+	for !x.Drained() {
+		if err := x.Poll(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Result implements Op.
@@ -83,19 +102,20 @@ func (x *exchange) State() string {
 
 // NewMessageOp returns the initiator's side of an operation with messages. in receives the replies
 // of a ping-pong; note, in other operations, the number of messages that the target has received. A
-// loopback receives its own messages.
-func NewMessageOp(m Messenger, s Spec, in *Inbox, note *Note, loopback bool) Op {
-	x := exchange{Messenger: m, in: in, note: note}
+// loopback receives its own messages. idle is polled while the initiator waits.
+func NewMessageOp(m Messenger, s Spec, in *Inbox, note *Note, idle Idle, loopback bool) Op {
+	x := exchange{Messenger: m, in: in, note: note, idle: idle}
 	if !s.Kind.OneWay() {
 		if s.Window > 1 {
 			return &duplex{pinger{x}, uint64(s.Window)}
 		}
 		return &pinger{x}
 	}
+	st := &stream{exchange: x, window: uint64(s.Window), delivered: &in.Count, fault: &in.Err}
 	if !loopback {
-		x.in = nil
+		st.in, st.delivered, st.fault = nil, &note.Value, &note.Err
 	}
-	return &stream{x, uint64(s.Window)}
+	return st
 }
 
 // NewMessagePart returns the target's side: in receives the messages, and note the requests for
@@ -111,9 +131,6 @@ func NewMessagePart(m Messenger, s Spec, in *Inbox, note *Note) Part {
 // pinger is the initiator of a ping-pong. A loopback receives its own message; that is the round
 // trip then, as in ucx_perftest.
 type pinger struct{ exchange }
-
-// Post implements Op.
-func (p *pinger) Post() error { return p.push() }
 
 // Flush waits for the reply.
 func (p *pinger) Flush() error {
@@ -138,7 +155,7 @@ func (d *duplex) Post() error {
 			return err
 		}
 	}
-	return d.push()
+	return d.exchange.Post()
 }
 
 // Flush waits for all replies.
@@ -146,7 +163,7 @@ func (d *duplex) Flush() error {
 	if err := d.pinger.Flush(); err != nil {
 		return err
 	}
-	return d.Finish()
+	return d.drain()
 }
 
 // echo is the target of a ping-pong, and of messages in both directions.
@@ -167,26 +184,19 @@ func (e *echo) Progress() (int, error) {
 // Finish implements Part.
 func (e *echo) Finish() (uint64, error) { return e.in.Count, e.in.Err }
 
-// stream sends messages in one direction, with at most window of them unacknowledged. inbox is that
-// of a loopback; otherwise it is nil.
+// stream sends messages in one direction, with at most window of them undelivered. in is that of a loopback;
+// otherwise it is nil.
 type stream struct {
 	exchange
-	window uint64
-}
-
-// delivered returns the number of messages that the peer has acknowledged; in a loopback, the
-// number of received ones.
-func (s *stream) delivered() uint64 {
-	if s.in != nil {
-		return s.in.Count
-	}
-	return s.note.Value
+	window    uint64
+	delivered *uint64 // number of messages that the peer has acknowledged; in a loopback, of received ones
+	fault     *error  // in the acknowledgements; in a loopback, in the messages
 }
 
 // Post implements Op.
 func (s *stream) Post() error {
 	for {
-		if s.sent-s.delivered() < s.window {
+		if s.sent-*s.delivered < s.window {
 			ok, err := s.try()
 			if ok || err != nil {
 				return err
@@ -205,18 +215,15 @@ func (s *stream) Flush() error {
 			return err
 		}
 	}
-	for s.delivered() != s.sent {
+	for *s.delivered != s.sent {
 		if err := s.Poll(); err != nil {
 			return err
 		}
 	}
-	if err := s.Finish(); err != nil {
+	if err := s.drain(); err != nil {
 		return err
 	}
-	if s.in != nil {
-		return s.in.Err
-	}
-	return s.note.Err
+	return *s.fault
 }
 
 func (s *stream) requestAck() error {

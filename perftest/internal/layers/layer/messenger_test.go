@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 // memMessenger is a Messenger whose messages wait at the other side until that side makes progress. It
-// has no room for every second message. Poll also makes the other side progress.
+// has no room for every second message. Progress of the initiator also makes the target progress.
 type memMessenger struct {
 	spec    Spec
 	in      *Inbox
@@ -20,7 +21,7 @@ type memMessenger struct {
 	peer    *memMessenger
 	arrived []func() // arrived and not yet handled
 	calls   int
-	before  func() error // of Poll
+	before  func() error // of Progress
 	failed  error
 }
 
@@ -50,6 +51,9 @@ func (s *memMessenger) SendNote(v uint64) (bool, error) {
 }
 
 func (s *memMessenger) Progress() (int, error) {
+	if err := s.before(); err != nil {
+		return 0, err
+	}
 	if len(s.arrived) == 0 {
 		return 0, s.failed
 	}
@@ -58,15 +62,7 @@ func (s *memMessenger) Progress() (int, error) {
 	return 1, nil
 }
 
-func (s *memMessenger) Poll() error {
-	if err := s.before(); err != nil {
-		return err
-	}
-	_, err := s.Progress()
-	return err
-}
-
-func (s *memMessenger) Finish() error { return nil }
+func (s *memMessenger) Drained() bool { return true }
 
 // messagePair returns an operation and the part of the target.
 func messagePair(spec Spec) (Op, Part, *memMessenger) {
@@ -76,8 +72,9 @@ func messagePair(spec Spec) (Op, Part, *memMessenger) {
 		in := NewInbox(spec)
 		s.in = &in
 	}
-	op := NewMessageOp(a, spec, a.in, a.note, false)
+	op := NewMessageOp(a, spec, a.in, a.note, Idle{Context: context.Background()}, false)
 	part := NewMessagePart(b, spec, b.in, b.note)
+	b.before = func() error { return nil }
 	a.before = func() error {
 		_, err := part.Progress()
 		return err
@@ -130,7 +127,7 @@ func TestMessenger_LoopbackReceivesOwnMessages(t *testing.T) {
 	in := NewInbox(spec)
 	s := &memMessenger{spec: spec, in: &in, note: &Note{}, before: func() error { return nil }}
 	s.peer = s
-	op := NewMessageOp(s, spec, s.in, s.note, true)
+	op := NewMessageOp(s, spec, s.in, s.note, Idle{}, true)
 	for range 10 {
 		require.NoError(t, op.Post())
 	}

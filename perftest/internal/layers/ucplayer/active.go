@@ -15,23 +15,27 @@ const (
 
 // active is a layer.Messenger that sends active messages from the local buffer.
 type active struct {
-	*exchange
+	exchange
 	recvs requests // of messages received by RTS, into Memory
-	into  ucp.OpParams
+	into  *ucp.OpParams
 }
 
-func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
-	m := &active{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window)}
-	if o.cfg.Memory != layer.Plain {
-		m.into.Mem = o.memory
+func newActive(o op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
+	m := &active{recvs: newRequests(s.Window)}
+	m.init(o, s, in, note)
+	for i := range m.recvs.slots {
+		m.recvs.slots[i].buf = m.memory.Bytes()[:s.Size]
 	}
-	ep, buf, params := o.ep, o.buf, &o.params
+	if m.cfg.Memory != layer.Plain {
+		m.into = &ucp.OpParams{Mem: m.memory}
+	}
+	ep, buf, params := m.ep, m.buf, m.params
 	m.post = func() (*ucp.Request, error) { return ep.SendActive(idData, nil, buf, params) }
 	if s.Layouts.Send != layer.Contig {
-		f := newForm(s.Layouts.Send, m.buf)
-		m.post = func() (*ucp.Request, error) { return m.ep.SendActiveData(idData, nil, f.outgoing(), &m.params) }
+		f := newForm(s.Layouts.Send, buf)
+		m.post = func() (*ucp.Request, error) { return ep.SendActiveData(idData, nil, f.outgoing(), params) }
 	}
-	o.worker.OnActive(idData, m.receive)
+	m.worker.OnActive(idData, m.receive)
 	return m
 }
 
@@ -39,48 +43,34 @@ func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
 // their sender may have continued with the next number.
 func (m *active) receive(a *ucp.ActiveMessage) {
 	if !m.recvs.empty() {
-		m.fetched()
+		m.recvs.receive(m.in)
 	}
 	if a.Length == len(a.Data) {
 		m.in.Receive(a.Data)
 		return
 	}
 	if m.recvs.full() || a.Length > len(m.buf) {
-		m.recvErr = fmt.Errorf("%w: a message of %d bytes that is too many or too long", layer.ErrData, a.Length)
+		m.failed = fmt.Errorf("%w: a message of %d bytes that is too many or too long", layer.ErrData, a.Length)
 		return
 	}
-	r, err := a.Recv(m.memory.Bytes()[:a.Length], &m.into)
+	at := m.recvs.free
+	at.buf = at.buf[:a.Length]
+	r, err := a.Recv(at.buf, m.into)
 	switch {
 	case err != nil:
-		m.recvErr = err
+		m.failed = err
 	case r != nil:
 		m.recvs.add(r)
 	default:
-		m.in.Receive(m.memory.Bytes()[:a.Length])
+		m.in.Receive(at.buf)
 	}
-}
-
-// fetched takes the messages whose fetch is complete.
-func (m *active) fetched() {
-	for m.recvs.releaseOldest() {
-		m.in.Receive(m.memory.Bytes()[:len(m.buf)])
-	}
-}
-
-// Poll implements layer.Messenger.
-func (m *active) Poll() error {
-	err := m.exchange.Poll()
-	if !m.recvs.empty() {
-		m.fetched()
-	}
-	return err
 }
 
 // Progress implements layer.Messenger.
 func (m *active) Progress() (int, error) {
-	n, err := m.exchange.Progress()
+	n := m.worker.Progress()
 	if !m.recvs.empty() {
-		m.fetched()
+		m.recvs.receive(m.in)
 	}
-	return n, err
+	return n, m.after(n)
 }

@@ -57,7 +57,7 @@ type Conn struct {
 	slots   buffer         // of receives; see slotted
 	watched [2]unix.PollFd // by Sleep
 	over    func()         // cancels the receives of the previous operation; nil if there are none
-	failed  error          // failure of the EP
+	failed  error          // failure of the EP, or of the receive of a message
 	undo    cleanup.Stack
 }
 

@@ -12,13 +12,12 @@ import (
 // exchange is the common part of all types of messages: sends, and notes, which are active messages. While a send is
 // outstanding its buffer is in use, so later messages have the same number.
 type exchange struct {
-	*op
+	op
 	in      *layer.Inbox
 	note    *layer.Note
 	post    func() (*ucp.Request, error) // sends the buffer
 	sends   requests
-	written bool  // the data is written to the buffer before each message, which otherwise contains it already
-	recvErr error // of the receive operation
+	written bool // the data is written to the buffer before each message, which otherwise contains it already
 
 	noteOut  [layer.NoteLen]byte
 	noteSend *ucp.Request // of the latest note, while it is outstanding
@@ -26,12 +25,10 @@ type exchange struct {
 	noteRecv *ucp.Request // of a note received by RTS
 }
 
-// newExchange prepares for messages of s, with at most one window outstanding. in and note receive the data of the
-// peer. It cancels the receives of the previous operation.
-func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchange {
-	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window), written: s.Written}
+// init prepares for messages of s, with at most one window outstanding. in and note receive the data of the peer.
+func (x *exchange) init(o op, s layer.Spec, in *layer.Inbox, note *layer.Note) {
+	*x = exchange{op: o, in: in, note: note, sends: newRequests(s.Window), written: s.Written}
 	o.worker.OnActive(idNote, x.onNote)
-	return x
 }
 
 // onNote receives a note. A peer without credit sends an RTS for a note. The data of such a note and the next eager
@@ -47,7 +44,7 @@ func (x *exchange) onNote(a *ucp.ActiveMessage) {
 	r, err := a.Recv(x.noteIn[:], nil)
 	switch {
 	case err != nil || x.noteRecv != nil:
-		x.recvErr = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
+		x.failed = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
 	case r != nil:
 		x.noteRecv = r
 	default:
@@ -92,27 +89,15 @@ func (x *exchange) SendNote(v uint64) (_ bool, err error) {
 	return err == nil, err
 }
 
-// Poll implements layer.Messenger.
-func (x *exchange) Poll() error {
-	if err := x.op.Poll(); err != nil || x.recvErr != nil {
-		return errors.Join(err, x.recvErr)
-	}
+// after ends a Progress with n events: it takes a note received by RTS, and returns the failure if there were no events.
+func (x *exchange) after(n int) error {
 	if x.noteRecv != nil {
 		x.finishNote()
 	}
-	return nil
-}
-
-// Progress implements layer.Messenger.
-func (x *exchange) Progress() (int, error) {
-	n := x.worker.Progress()
-	if x.noteRecv != nil {
-		x.finishNote()
+	if n > 0 {
+		return nil
 	}
-	if n == 0 && x.failed != nil {
-		return 0, x.failed
-	}
-	return n, x.recvErr
+	return x.failed
 }
 
 // finishNote takes the note received by RTS when its data has arrived.
@@ -124,14 +109,8 @@ func (x *exchange) finishNote() {
 	}
 }
 
-// Finish implements layer.Messenger.
-func (x *exchange) Finish() error {
-	for {
-		if x.sends.reap(); x.sends.empty() {
-			return nil
-		}
-		if err := x.Poll(); err != nil {
-			return err
-		}
-	}
+// Drained implements layer.Messenger.
+func (x *exchange) Drained() bool {
+	x.sends.reap()
+	return x.sends.empty()
 }

@@ -21,7 +21,9 @@ func notePair(t *testing.T) (near, far *exchange) {
 	exchangeOf := func(c *Conn) *exchange {
 		o, err := c.newOp(spec)
 		require.NoError(t, err)
-		return newExchange(o, spec, newInbox(spec), &layer.Note{})
+		x := &exchange{}
+		x.init(o, spec, newInbox(spec), &layer.Note{})
+		return x
 	}
 	return exchangeOf(a), exchangeOf(b)
 }
@@ -110,8 +112,7 @@ func TestExchange_ReceivesRendezvousNoteBeforeNext(t *testing.T) {
 
 	progressUntil(t, far, func() bool { return far.noteRecv == nil })
 	for range 2 {
-		_, err := far.Progress()
-		require.NoError(t, err)
+		require.NoError(t, far.after(far.worker.Progress()))
 	}
 	assert.Equal(t, uint64(2), far.note.Value)
 	assert.NoError(t, far.note.Err)
@@ -146,8 +147,7 @@ func useUpCredit(t *testing.T, near, far *exchange) {
 // progressUntil makes only one side progress.
 func progressUntil(t *testing.T, x *exchange, done func() bool) {
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-		_, err := x.Progress()
-		require.NoError(t, err)
+		require.NoError(t, x.after(x.worker.Progress()))
 		return done()
 	})
 }

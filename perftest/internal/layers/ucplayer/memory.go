@@ -13,8 +13,13 @@ type buffer struct {
 	mem   *ucp.Mem // nil if the memory is not registered
 }
 
-// params returns the parameters of operations on the buffer.
-func (b *buffer) params() ucp.OpParams { return ucp.OpParams{Mem: b.mem} }
+// params returns the parameters of operations on the buffer: nil if it is not registered.
+func (b *buffer) params() *ucp.OpParams {
+	if b.mem == nil {
+		return nil
+	}
+	return &ucp.OpParams{Mem: b.mem}
+}
 
 // newBuffer returns n bytes of the class of the connection.
 func (c *Conn) newBuffer(n int) (buffer, error) {

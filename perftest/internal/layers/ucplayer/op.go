@@ -14,7 +14,7 @@ type op struct {
 	*Conn
 	kind   layer.Kind
 	buf    []byte
-	params ucp.OpParams
+	params *ucp.OpParams // of operations on buf
 	idle   layer.Idle
 	raddr  uint64
 	count  uint64 // compare value of the next compare-and-swap
@@ -31,18 +31,18 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 		return layer.NewPing(c, s)
 	}
 	if !s.Kind.Message() {
-		return o, nil
+		return &o, nil
 	}
 	in, note := newInbox(s), &layer.Note{}
 	m, err := newMessages(o, s, in, note)
 	if err != nil {
 		return nil, err
 	}
-	return layer.NewMessageOp(m, s, in, note, c.cfg.Loopback), nil
+	return layer.NewMessageOp(m, s, in, note, o.idle, c.cfg.Loopback), nil
 }
 
 // newMessages returns the exchange of messages of a kind.
-func newMessages(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.Messenger, error) {
+func newMessages(o op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.Messenger, error) {
 	if o.over != nil {
 		o.over()
 		o.over = nil
@@ -61,17 +61,17 @@ func newInbox(s layer.Spec) *layer.Inbox {
 }
 
 // newOp returns the common part of all operations.
-func (c *Conn) newOp(s layer.Spec) (*op, error) {
+func (c *Conn) newOp(s layer.Spec) (op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
-		return nil, err
+		return op{}, err
 	}
 	if c.key == nil {
-		return nil, layer.ErrNotConnected
+		return op{}, layer.ErrNotConnected
 	}
 	if limit := c.limit(s); limit != "" {
-		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: limit}
+		return op{}, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: limit}
 	}
-	o := &op{Conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg), params: c.local.params(), raddr: c.key.Addr()}
+	o := op{Conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg), params: c.local.params(), raddr: c.key.Addr()}
 	if c.cfg.Sleep {
 		o.idle.Sleeper = c
 	}
@@ -149,9 +149,9 @@ func (o *op) Post() error {
 func (o *op) start() (*ucp.Request, error) {
 	switch o.kind {
 	case layer.Put:
-		return nil, o.ep.PutImplicit(o.buf, o.raddr, o.key, &o.params)
+		return nil, o.ep.PutImplicit(o.buf, o.raddr, o.key, o.params)
 	case layer.Get:
-		return nil, o.ep.GetImplicit(o.buf, o.raddr, o.key, &o.params)
+		return nil, o.ep.GetImplicit(o.buf, o.raddr, o.key, o.params)
 	case layer.Add:
 		return nil, o.ep.AtomicPost(uct.AtomicAdd, layer.WordLen, 1, o.raddr, o.key)
 	case layer.FAdd:

@@ -34,24 +34,28 @@ func slotsOf(size, window int) int {
 // posted is a layer.Messenger with posted receives, each with a buffer of its own: one for each
 // message of the window, while there is memory.
 type posted struct {
-	*exchange
-	recvs requests
-	slots buffer
-	into  ucp.OpParams
-	recv  func(i int) (*ucp.Request, error) // into a slot; nil if a tag is received into one buffer
-	want  uint64                            // the tag, and
-	mask  uint64                            // mask of its bits
-	ready func() bool                       // probes for a message; nil to post before it arrives
-	n     int                               // lengths of receives of a stream, which are known and ignored
+	exchange
+	recvs  requests
+	into   *ucp.OpParams
+	recv   func(*slot) (*ucp.Request, error) // nil if a tag is received into one buffer
+	want   uint64                            // the tag, and
+	mask   uint64                            // mask of its bits
+	ready  func() bool                       // probes for a message; nil to post before it arrives
+	enough int                               // number of posted receives with which a reply is sent before more are posted
+	n      int                               // lengths of receives of a stream, which are known and ignored
 }
 
-func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *posted, err error) {
-	p := &posted{exchange: newExchange(o, s, in, note)}
-	if p.slots, err = o.slotted(); err != nil {
+func newPosted(o op, s layer.Spec, in *layer.Inbox, note *layer.Note) (*posted, error) {
+	slots, err := o.slotted()
+	if err != nil {
 		return nil, err
 	}
-	p.into = p.slots.params()
-	p.recvs = newRequests(slotsOf(s.Size, s.Window))
+	most := slotsOf(s.Size, s.Window)
+	p := &posted{recvs: newRequests(most), into: slots.params(), enough: (most + 1) / 2}
+	p.init(o, s, in, note)
+	for i := range p.recvs.slots {
+		p.recvs.slots[i].buf = slots.bytes[i*s.Size:][:s.Size]
+	}
 	if s.Kind.Streamed() {
 		err = p.streamed()
 	} else {
@@ -60,8 +64,9 @@ func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *poste
 	if err != nil {
 		return nil, err
 	}
-	o.over = p.cancel
-	return p, p.fill()
+	p.over = p.cancel
+	_, err = p.fill()
+	return p, err
 }
 
 // streamed makes p send and receive the bytes of a stream.
@@ -73,8 +78,8 @@ func (p *posted) streamed() error {
 			return err
 		}
 	}
-	p.post = func() (*ucp.Request, error) { return p.ep.StreamSend(p.buf, &p.params) }
-	p.recv = func(i int) (*ucp.Request, error) { return from.StreamRecv(p.slot(i), true, &p.n, &p.into) }
+	p.post = func() (*ucp.Request, error) { return p.ep.StreamSend(p.buf, p.params) }
+	p.recv = func(at *slot) (*ucp.Request, error) { return from.StreamRecv(at.buf, true, &p.n, p.into) }
 	return nil
 }
 
@@ -103,9 +108,10 @@ func (p *posted) tagged(s layer.Spec) {
 	p.post = p.tagSend(s)
 	p.want, p.mask = want, mask
 	if s.Layouts.Recv != layer.Contig {
-		p.recv = p.tagRecvForms(s.Layouts.Recv)
+		p.tagRecvForms(s.Layouts.Recv)
 	}
 	if s.Unexpected {
+		p.enough = len(p.recvs.slots) + 1
 		p.ready = func() bool {
 			_, _, ok := p.worker.TagProbe(want, mask, false)
 			return ok
@@ -117,7 +123,7 @@ func (p *posted) tagged(s layer.Spec) {
 // are variables of the function: looking them up for each message would be part of the measured
 // time.
 func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
-	ep, buf, params, sync := p.ep, p.buf, &p.params, s.Kind == layer.TagSyncPing
+	ep, buf, params, sync := p.ep, p.buf, p.params, s.Kind == layer.TagSyncPing
 	switch {
 	case s.Layouts.Send != layer.Contig:
 		f, send := newForm(s.Layouts.Send, buf), ep.TagSendData
@@ -131,87 +137,61 @@ func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
 	return func() (*ucp.Request, error) { return ep.TagSend(tag, buf, params) }
 }
 
-// tagRecvForms receives into slots in a layout.
-func (p *posted) tagRecvForms(l layer.Layout) func(i int) (*ucp.Request, error) {
-	forms := make([]*form, len(p.recvs.ring))
-	for i := range forms {
-		forms[i] = newForm(l, p.slot(i))
+// tagRecvForms makes p receive into slots in a layout.
+func (p *posted) tagRecvForms(l layer.Layout) {
+	for i := range p.recvs.slots {
+		at := &p.recvs.slots[i]
+		at.form = newForm(l, at.buf)
 	}
-	return func(i int) (*ucp.Request, error) {
-		return p.worker.TagRecvData(forms[i].incoming(), p.want, p.mask, nil, &p.into)
+	p.recv = func(at *slot) (*ucp.Request, error) {
+		return p.worker.TagRecvData(at.form.incoming(), p.want, p.mask, nil, p.into)
 	}
 }
 
-// slot returns the buffer of the receive at index i of the ring.
-func (p *posted) slot(i int) []byte {
-	n := len(p.buf)
-	return p.slots.bytes[i*n : i*n+n]
-}
-
-// fill posts receives while there are buffers.
-func (p *posted) fill() error {
+// fill posts receives while there are buffers, and returns the number of messages that it has received at once.
+func (p *posted) fill() (received int, err error) {
 	for !p.recvs.full() && (p.ready == nil || p.ready()) {
+		at := p.recvs.free
 		var r *ucp.Request
-		var err error
 		if p.recv == nil { // one call less, because the time of each message includes it
-			r, err = p.worker.TagRecv(p.slot(p.recvs.next), p.want, p.mask, nil, &p.into)
+			r, err = p.worker.TagRecv(at.buf, p.want, p.mask, nil, p.into)
 		} else {
-			r, err = p.recv(p.recvs.next)
+			r, err = p.recv(at)
 		}
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return received, err
+		case r == nil:
+			p.in.Receive(at.buf)
+			received++
+		default:
+			p.recvs.add(r)
 		}
-		if r == nil {
-			p.in.Receive(p.slot(p.recvs.next))
-			continue
-		}
-		p.recvs.add(r)
 	}
-	return nil
-}
-
-// collect takes the completed receives, and posts new ones. While enough are posted, it posts only
-// if no receive has completed, so that a reply is sent first.
-func (p *posted) collect() error {
-	before := p.recvs.count
-	for !p.recvs.empty() && p.recvs.oldest().Done() {
-		p.recvs.oldest().Release()
-		p.in.Receive(p.slot(p.recvs.first))
-		p.recvs.drop()
-	}
-	if p.recvs.count != before && p.enough() {
-		return nil
-	}
-	return p.fill()
-}
-
-// enough reports that at least half of the receives are posted.
-func (p *posted) enough() bool {
-	return p.ready == nil && 2*p.recvs.count >= len(p.recvs.ring)
+	return received, nil
 }
 
 // cancel cancels the receives that have not matched.
 func (p *posted) cancel() {
-	for ; !p.recvs.empty(); p.recvs.drop() {
-		r := p.recvs.oldest()
-		r.Cancel()
-		r.Release()
+	for !p.recvs.empty() {
+		p.recvs.first.req.Cancel()
+		p.recvs.drop()
 	}
 }
 
-// Poll implements layer.Messenger.
-func (p *posted) Poll() error {
-	if err := p.exchange.Poll(); err != nil {
-		return err
-	}
-	return p.collect()
-}
-
-// Progress implements layer.Messenger.
+// Progress implements layer.Messenger. While enough receives are posted, it posts more only if none has completed, so
+// that a reply is sent first.
 func (p *posted) Progress() (int, error) {
-	n, err := p.exchange.Progress()
-	if err != nil {
+	n := p.worker.Progress()
+	if err := p.after(n); err != nil {
 		return n, err
 	}
-	return n, p.collect()
+	if p.recvs.full() && !p.recvs.first.req.Done() {
+		return n, nil
+	}
+	if p.recvs.receive(p.in) && p.recvs.count >= p.enough {
+		return n, nil
+	}
+	received, err := p.fill()
+	return n + received, err
 }

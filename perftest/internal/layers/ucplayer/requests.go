@@ -1,62 +1,69 @@
 package ucplayer
 
-import "github.com/gucx/gucx/ucp"
+import (
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+)
 
-// requests is a ring of outstanding requests. Indexes wrap by comparison: a division for each
-// message would take a comparable part of the measured time.
+// slot is a place for an outstanding request.
+type slot struct {
+	req  *ucp.Request
+	buf  []byte // of a receive
+	form *form  // layout of buf, if it is not one buffer
+	next *slot
+}
+
+// requests are outstanding requests in a ring of slots. The slots are linked, because checks of an index would be part
+// of the measured time of each message.
 type requests struct {
-	ring  []*ucp.Request
-	first int // index of the oldest
-	next  int // index after the latest
+	slots []slot
+	first *slot // of the oldest request
+	free  *slot // of the next one to be added
 	count int
 }
 
-func newRequests(most int) requests { return requests{ring: make([]*ucp.Request, most)} }
+func newRequests(most int) requests {
+	slots := make([]slot, most)
+	for i := range slots {
+		slots[i].next = &slots[(i+1)%most]
+	}
+	return requests{slots: slots, first: &slots[0], free: &slots[0]}
+}
 
 func (q *requests) empty() bool { return q.count == 0 }
 
-func (q *requests) full() bool { return q.count == len(q.ring) }
+func (q *requests) full() bool { return q.count == len(q.slots) }
 
-// after returns the index after i.
-func (q *requests) after(i int) int {
-	if i++; i < len(q.ring) {
-		return i
-	}
-	return 0
-}
-
-// add appends a request; there must be room.
+// add adds a request in the free slot; there must be room.
 func (q *requests) add(r *ucp.Request) {
-	q.ring[q.next] = r
-	q.next = q.after(q.next)
+	q.free.req = r
+	q.free = q.free.next
 	q.count++
 }
 
-// oldest returns the oldest request; there must be one.
-func (q *requests) oldest() *ucp.Request { return q.ring[q.first] }
+// done reports that there is a request, and that the oldest is complete.
+func (q *requests) done() bool { return q.count > 0 && q.first.req.Done() }
 
-// drop removes the oldest request; there must be one.
+// drop releases the oldest request; there must be one.
 func (q *requests) drop() {
-	q.first = q.after(q.first)
+	q.first.req.Release()
+	q.first = q.first.next
 	q.count--
-}
-
-// releaseOldest removes the oldest request if it is complete.
-func (q *requests) releaseOldest() bool {
-	if q.empty() {
-		return false
-	}
-	r := q.oldest()
-	if !r.Done() {
-		return false
-	}
-	r.Release()
-	q.drop()
-	return true
 }
 
 // reap releases completed requests, from the oldest. The EP reports their errors.
 func (q *requests) reap() {
-	for q.releaseOldest() {
+	for q.done() {
+		q.drop()
 	}
+}
+
+// receive passes the messages of completed receives to in, from the oldest, and reports whether there were any.
+func (q *requests) receive(in *layer.Inbox) (any bool) {
+	for q.done() {
+		in.Receive(q.first.buf)
+		q.drop()
+		any = true
+	}
+	return any
 }

@@ -125,15 +125,6 @@ func (m *messenger) SendNote(v uint64) (bool, error) {
 	return err == nil, err
 }
 
-// Poll implements layer.Messenger.
-func (m *messenger) Poll() error {
-	n, err := m.Progress()
-	if n > 0 || err != nil {
-		return err
-	}
-	return m.idle.Poll()
-}
-
 // Progress implements layer.Messenger.
 func (m *messenger) Progress() (int, error) {
 	n := m.recvCQ.Poll(m.wc[:])
@@ -168,5 +159,5 @@ func (m *messenger) handleReceive(wc *verbs.WC) error {
 	return m.post(wc.ID)
 }
 
-// Finish implements layer.Messenger. The sender may reuse the buffers of delivered messages.
-func (m *messenger) Finish() error { return nil }
+// Drained implements layer.Messenger. The sender may reuse the buffers of delivered messages.
+func (m *messenger) Drained() bool { return true }

@@ -38,7 +38,7 @@ func (c *Conn) Op(s layer.Spec) (layer.Op, error) {
 		if err != nil {
 			return nil, err
 		}
-		return layer.NewMessageOp(m, s, m.in, m.note, c.cfg.Loopback), nil
+		return layer.NewMessageOp(m, s, m.in, m.note, o.idle, c.cfg.Loopback), nil
 	}
 	return o, nil
 }
