@@ -29,8 +29,11 @@ func notePair(t *testing.T) (near, far *exchange) {
 }
 
 // connPair returns two connected sides without operations.
-func connPair(t *testing.T, cfg layer.Config) (a, b *Conn) {
-	l := New(ucp.Config{}, components)
+func connPair(t *testing.T, cfg layer.Config) (a, b *Conn) { return connPairOf(t, ucp.Config{}, cfg) }
+
+// connPairOf is connPair with a configuration of ucp.
+func connPairOf(t *testing.T, of ucp.Config, cfg layer.Config) (a, b *Conn) {
+	l := New(of, components)
 	cfg.MemLen, cfg.Beside = 1<<10, true
 	open := func() *Conn {
 		c, err := l.Open(cfg)
