@@ -110,9 +110,10 @@ const (
 	// lookIdle is the number of consecutive idle polls between two checks for a request: longer than a message takes,
 	// so that no check falls into a ping-pong.
 	lookIdle = 256
-	// lookBusy is the same if every poll finds something.
+	// lookBusy is the number of polls with events between two checks.
 	lookBusy = 1 << 20
-	// yieldIdle is the number of idle polls before the target yields the CPU to an initiator in this process.
+	// yieldIdle is the number of idle polls before the target yields the CPU to an initiator in this process; it divides
+	// lookIdle.
 	yieldIdle = 64
 	// parkTime is the time for which a target parks before it polls for an initiator in this process.
 	parkTime = time.Microsecond
@@ -129,32 +130,44 @@ func (s *session) drive(e *side, delay time.Duration) error {
 		// goroutine is ready, but only each 10 ms while one spins.
 		time.Sleep(parkTime)
 	}
-	nap := s.napOf(e)
-	for idle, polls := 0, 0; ; polls++ {
-		n, err := e.progress()
-		if err != nil {
+	part, nap := e.driven(), s.napOf(e)
+	for idle, busy := 0, 0; ; {
+		n, err := part.Progress()
+		switch {
+		case err != nil:
 			return err
-		}
-		if n == 0 && nap != nil {
+		case n > 0:
+			idle = 0
+			if busy++; busy%lookBusy != 0 {
+				continue
+			}
+		case nap != nil:
 			if asked, err := nap(); asked || err != nil {
 				return err
 			}
 			continue
-		}
-		idle++
-		if n > 0 {
-			idle = 0
-		}
-		if s.beside && idle%yieldIdle == yieldIdle-1 {
-			runtime.Gosched()
-		}
-		if idle%lookIdle == lookIdle-1 || polls%lookBusy == lookBusy-1 {
-			layer.YieldThread()
-			if s.conn.Ready() {
-				return nil
+		default:
+			if idle++; idle%yieldIdle != 0 {
+				continue
 			}
 		}
+		if s.asked(idle) {
+			return nil
+		}
 	}
+}
+
+// asked gives way to the initiator, and reports whether a request has arrived. It checks for one only after lookIdle idle
+// polls, or if the latest poll was busy.
+func (s *session) asked(idle int) bool {
+	if s.beside {
+		runtime.Gosched()
+	}
+	if idle%lookIdle != 0 {
+		return false
+	}
+	layer.YieldThread()
+	return s.conn.Ready()
 }
 
 // napOf returns a function that sleeps until e may have work or a request has arrived, and reports whether one has. It
@@ -222,13 +235,21 @@ type side struct {
 	part    layer.Part    // part in the prepared operation; nil for none
 }
 
-// progress does the part of the target while the initiator measures.
-func (e *side) progress() (int, error) {
+// driven returns the part of the target while the initiator measures.
+func (e *side) driven() progresser {
 	if e.part != nil {
-		return e.part.Progress()
+		return e.part
 	}
-	return e.conn.Progress(), nil
+	return bystander{e.conn}
 }
+
+// progresser is what drive needs of a layer.Part.
+type progresser interface{ Progress() (int, error) }
+
+// bystander is the progresser of operations in which the target has no part.
+type bystander struct{ conn layer.Conn }
+
+func (b bystander) Progress() (int, error) { return b.conn.Progress(), nil }
 
 // handle serves the requests about an open layer.
 func (e *side) handle(r oob.Request) (oob.Reply, error) {

@@ -178,3 +178,31 @@ func TestServe_DrivesAfterDelay(t *testing.T) {
 	require.NoError(t, c.Close())
 	<-ended
 }
+
+// steady is a part that returns the same number of events at each Progress.
+type steady struct{ events, polls int }
+
+func (p *steady) Progress() (int, error) {
+	p.polls++
+	return p.events, nil
+}
+
+func (p *steady) Finish() (uint64, error) { return 0, nil }
+
+// TestDrive_ChecksForRequests: a target finds a request, also if it always has work.
+func TestDrive_ChecksForRequests(t *testing.T) {
+	for events, want := range []int{lookIdle, lookBusy} {
+		for _, beside := range []bool{false, true} {
+			a, b, err := oob.Pipe()
+			require.NoError(t, err)
+			_, err = a.Write([]byte{1})
+			require.NoError(t, err)
+			p := &steady{events: events}
+			s := &session{conn: oob.NewConn(b), beside: beside}
+			require.NoError(t, s.drive(&side{part: p}, 0))
+			assert.Equal(t, want, p.polls, "beside: %v", beside)
+			require.NoError(t, a.Close())
+			require.NoError(t, s.conn.Close())
+		}
+	}
+}
