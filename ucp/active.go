@@ -155,14 +155,14 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // data, in the handler or later, or has dropped the message. Errors: as [EP.Err]; ErrTooLong for the header;
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
-	if p == nil && len(header) == 0 && len(data) < int(e.roles.atOnce) {
+	if len(data) < int(e.roles.atOnce) && len(header) == 0 && (p == nil || p.Flags == 0) {
 		m := e.msgs
 		m.Credit -= charge(len(data))
 		if m.Credit >= 0 && m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data) == nil {
 			return nil, nil
 		}
 		e.msgs.Credit += charge(len(data))
-		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], nil) // so that fewer values are saved across the call
+		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], p) // so that fewer values are saved across the call
 	}
 	return e.sendActiveSlow(id, header, data, p)
 }

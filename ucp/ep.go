@@ -57,7 +57,7 @@ type opCounts struct {
 type epRoles struct {
 	needed handshake.Roles // roles to connect in the next Progress
 	pinned handshake.Roles // roles whose lanes cannot be replaced: losses on them cannot be detected
-	// atOnce is the length in bytes below which one call sends a message without OpParams: at most messages.maxShort + 1
+	// atOnce is the length in bytes below which one call sends a message without OpParams.Flags: at most messages.maxShort + 1
 	// and messages.maxWord + 1. 0 while none may be sent so, and if EP.msgs is nil: the fast paths need no other check.
 	atOnce uint16
 }

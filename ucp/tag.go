@@ -124,7 +124,7 @@ var tagClass = func() class {
 // ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
 // sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
-	if p == nil && len(buf) < int(e.roles.atOnce) {
+	if len(buf) < int(e.roles.atOnce) && (p == nil || p.Flags == 0) {
 		m := e.msgs
 		m.Credit -= charge(len(buf))
 		if m.Credit >= 0 {
@@ -133,7 +133,7 @@ func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 			}
 		}
 		e.msgs.Credit += charge(len(buf))
-		return e.tagSendSlow(tag, buf[:len(buf):len(buf)], nil) // so that the capacity of buf need not be saved across the call
+		return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // so that the capacity of buf need not be saved across the call
 	}
 	return e.tagSendSlow(tag, buf, p)
 }
@@ -257,10 +257,11 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 //go:noinline
 func (w *Worker) fillFirst(v *tagRecv, data []byte) {
 	w.tag.table.TakeFirst(&v.node)
-	n := bulk.Copy(v.buf, data[wire.HeadLen:])
-	v.setInfo(w.messages.latest.e, binary.LittleEndian.Uint64(data), n)
+	v.setInfo(w.messages.latest.e, binary.LittleEndian.Uint64(data), len(data)-wire.HeadLen)
+	buf := v.buf
 	v.buf, v.mem, v.info = nil, nil, nil
 	v.req.flags = recvDone
+	bulk.Copy(buf, data[wire.HeadLen:]) // at the end, so that no value is saved across the call
 }
 
 // handleTag is HandleAM of tagArrivals without the fast path.

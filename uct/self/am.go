@@ -8,8 +8,8 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// AMShort implements uct.AMSender. It writes the most frequent messages, with a payload of up to two
-// 64-bit words, itself: without calls, no registers need to be saved.
+// AMShort implements uct.AMSender. It writes messages that fit into a slot, and the most frequent ones, with a payload of one or two
+// 64-bit words, without a call: then no registers need to be saved.
 func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 	q := e.rx
 	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
@@ -21,8 +21,10 @@ func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 		*(*[wordLen]byte)(s.data[wordLen:]) = [wordLen]byte(payload)
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[wordLen:], payload)
-	} else if n != 0 {
+	} else if n > inlineLen-wordLen {
 		return e.amShortSlow(id, hdr, 0, 1, payload)
+	} else {
+		copy(s.data[wordLen:], payload)
 	}
 	s.word = inlineWord(id, wordLen+len(payload))
 	q.tail += slotLen
@@ -42,8 +44,10 @@ func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error
 		*(*[wordLen]byte)(s.data[2*wordLen:]) = [wordLen]byte(payload)
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[2*wordLen:], payload)
-	} else if n != 0 {
+	} else if n > inlineLen-2*wordLen {
 		return e.amShortSlow(id, first, second, 2, payload)
+	} else {
+		copy(s.data[2*wordLen:], payload)
 	}
 	s.word = inlineWord(id, 2*wordLen+len(payload))
 	q.tail += slotLen
