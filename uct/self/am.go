@@ -21,9 +21,10 @@ func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 		*(*[wordLen]byte)(s.data[wordLen:]) = [wordLen]byte(payload)
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[wordLen:], payload)
-	} else if n > inlineLen-wordLen {
-		return e.amShortSlow(id, hdr, 0, 1, payload)
-	} else {
+	} else if n != 0 {
+		if n > inlineLen-wordLen {
+			return e.amShortSlow(id, hdr, 0, 1, payload)
+		}
 		copy(s.data[wordLen:], payload)
 	}
 	s.word = inlineWord(id, wordLen+len(payload))
@@ -44,9 +45,10 @@ func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error
 		*(*[wordLen]byte)(s.data[2*wordLen:]) = [wordLen]byte(payload)
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[2*wordLen:], payload)
-	} else if n > inlineLen-2*wordLen {
-		return e.amShortSlow(id, first, second, 2, payload)
-	} else {
+	} else if n != 0 {
+		if n > inlineLen-2*wordLen {
+			return e.amShortSlow(id, first, second, 2, payload)
+		}
 		copy(s.data[2*wordLen:], payload)
 	}
 	s.word = inlineWord(id, 2*wordLen+len(payload))

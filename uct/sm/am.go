@@ -23,9 +23,10 @@ func (e *endpoint) AMShort(id uint8, hdr uint64, payload []byte) error {
 		*(*[wordLen]byte)(s.data[wordLen:]) = [wordLen]byte(payload)
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[wordLen:], payload)
-	} else if n > inlineLen-wordLen {
-		return e.amShortSlow(id, hdr, 0, 1, payload)
-	} else {
+	} else if n != 0 {
+		if n > inlineLen-wordLen {
+			return e.amShortSegment(id, hdr, 0, 1, payload)
+		}
 		copy(s.data[wordLen:], payload)
 	}
 	l.tx.publish(s, id, kindInline, uint64(wordLen+len(payload)))
@@ -50,9 +51,10 @@ func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error
 		*(*[wordLen]byte)(s.data[2*wordLen:]) = [wordLen]byte(payload)
 	} else if n > wordLen && n <= 2*wordLen {
 		shortcopy.Words(s.data[2*wordLen:], payload)
-	} else if n > inlineLen-2*wordLen {
-		return e.amShortSlow(id, first, second, 2, payload)
-	} else {
+	} else if n != 0 {
+		if n > inlineLen-2*wordLen {
+			return e.amShortSegment(id, first, second, 2, payload)
+		}
 		copy(s.data[2*wordLen:], payload)
 	}
 	l.tx.publish(s, id, kindInline, uint64(2*wordLen+len(payload)))
@@ -67,9 +69,6 @@ func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error
 //
 //go:noinline
 func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
-	if len(payload) > inlineLen-words*wordLen {
-		return e.amShortSegment(id, first, second, words, payload)
-	}
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
@@ -81,6 +80,9 @@ func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payloa
 	if s == nil {
 		return l.full()
 	}
+	if len(payload) > inlineLen-words*wordLen {
+		return e.amShortSegment(id, first, second, words, payload)
+	}
 	binary.LittleEndian.PutUint64(s.data[:], first)
 	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // with a header of one word, the payload overwrites it
 	n := words*wordLen + copy(s.data[words*wordLen:], payload)
@@ -90,19 +92,21 @@ func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payloa
 	return nil
 }
 
-// amShortSegment is amShortSlow for messages that are too large for a slot.
+// amShortSegment sends a short message that is too large for a slot. A slot must be free.
+//
+//go:noinline
 func (e *endpoint) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {
 	n := words*wordLen + len(payload)
 	if n > e.iface.attr.AM.MaxShort {
 		return uct.ErrTooLong
 	}
-	s, buf, err := e.longSlot(id)
-	if err != nil {
-		return err
+	l := e.outLink
+	buf := l.tx.seg()
+	if buf == nil {
+		return uct.ErrNoResource
 	}
 	memop.PackShort(buf, first, second, words, payload)
-	l := e.outLink
-	l.tx.inSegment(s, id, n)
+	l.tx.inSegment(l.tx.slotAt(l.tx.tail), id, n)
 	l.notifyIfAsleep()
 	l.tx.fetchNext(n)
 	return nil

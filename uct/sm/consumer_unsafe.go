@@ -102,7 +102,7 @@ func (c *consumer) deliver(s *slot, word uint64, table *base.AMTable) bool {
 	}
 	data := c.seg(ref.seg)[:ref.len:ref.len]
 	claimLines(data)
-	table.Handle(uint8(word>>shiftID), data, nil)
+	table.At(uint8(word>>shiftID)).HandleAM(data, nil)
 	return true
 }
 

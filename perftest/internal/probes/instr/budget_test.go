@@ -164,6 +164,8 @@ var (
 	messageOver = map[Op]int{AMShort: 45, AMShortRecv: 45}
 	// tagBudget is the number of ucp itself for a tagged message of 8 bytes over sm and self.
 	tagBudget = map[Op]int{Tag: 43, TagPost: 56, TagRecv: 72, TagKept: 268}
+	// slotBudget is the number for the sender of a tagged message of slotLen bytes, by transport.
+	slotBudget = map[string]int{sm.Name: 168, self.Name: 136}
 	// tagOver is the number that a tagged message of 8 bytes, sent and received, adds to AMShort over sm and self.
 	tagOver = 116
 	// rndvBudget is the number of ucp and sm for a rendezvous message with a get, from and to allocated memory: the
@@ -182,13 +184,16 @@ func (p Profile) copied() (n int) {
 	return n
 }
 
+// slotLen is the length in bytes of a message that is longer than two words, and fits into a slot of sm and self.
+const slotLen = 64
+
 func TestBudget_Messages(t *testing.T) {
 	over := func(ops []Op, size int, transports ...string) Plan {
 		return Plan{Ops: ops, APIs: []Part{UCP}, Sizes: []int{size}, Transports: transports}
 	}
 	m := countBudget(t, usual, Verbs,
 		Plan{Ops: []Op{AMShort, AMBcopy, AMShortRecv}, APIs: []Part{UCT}, Sizes: []int{8}},
-		over(sorted(messageOver), 8, sm.Name, self.Name), over(sorted(tagBudget), 8, sm.Name, self.Name),
+		over(sorted(messageOver), 8, sm.Name, self.Name), over(sorted(tagBudget), 8, sm.Name, self.Name), over([]Op{Tag}, slotLen, sm.Name, self.Name),
 		over(sorted(rndvBudget), minRndv, sm.Name))
 	counted := func(op Op, api Part, by string) int {
 		return sampleOf(t, m, Case{Op: op, API: api, Size: 8, Switch: by}).Total()
@@ -201,6 +206,8 @@ func TestBudget_Messages(t *testing.T) {
 		total := sampleOf(t, m, r.Case).Total()
 		ucp := r.Sample.Profile.Part(UCP)
 		switch op := r.Case.Op; {
+		case r.Case.Size == slotLen:
+			assert.LessOrEqual(t, total, slotBudget[r.Case.Switch], r.Case)
 		case r.Case.API == UCT:
 			tl := cmp.Or(r.Case.Switch, transports[0])
 			require.Contains(t, messageBudgets, tl)
