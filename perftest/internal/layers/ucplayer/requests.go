@@ -59,11 +59,11 @@ func (q *requests) reap() {
 }
 
 // receive passes the messages of completed receives to in, from the oldest, and reports whether there were any.
-func (q *requests) receive(in *layer.Inbox) (any bool) {
+func (q *requests) receive(in *layer.Inbox) (received bool) {
 	for q.done() {
 		in.Receive(q.first.buf)
 		q.drop()
-		any = true
+		received = true
 	}
-	return any
+	return received
 }
