@@ -11,4 +11,7 @@
 // An address only identifies a synchronization, so it may be outside the Go heap. Both sides must
 // pass the same address: if a process maps a segment twice, an address in the same
 // mapping. The detector does not check accesses to memory outside the Go heap.
+//
+// ReleaseToPeers and AcquireFromPeers are for messages in memory that is shared with other processes: a process that replies to a
+// message orders all its earlier accesses, whatever the path of the reply.
 package race

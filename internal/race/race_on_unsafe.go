@@ -29,6 +29,17 @@ func Acquire(p unsafe.Pointer) { runtime.RaceAcquire(name(p)) }
 // store that publishes.
 func Release(p unsafe.Pointer) { runtime.RaceReleaseMerge(name(p)) }
 
+// peers represents all memory that is shared with other processes.
+var peers byte
+
+// ReleaseToPeers synchronizes with later calls of AcquireFromPeers. Call it before a store that other processes see, and before a
+// message to them over a path that the detector does not know.
+func ReleaseToPeers() { runtime.RaceReleaseMerge(unsafe.Pointer(&peers)) }
+
+// AcquireFromPeers makes everything before a ReleaseToPeers happen before the code after it. Call it after the load of
+// a message of another process.
+func AcquireFromPeers() { runtime.RaceAcquire(unsafe.Pointer(&peers)) }
+
 // ReadRange reports to the detector a read, by assembly, of n bytes of the Go heap.
 func ReadRange(p unsafe.Pointer, n int) { runtime.RaceReadRange(p, n) }
 

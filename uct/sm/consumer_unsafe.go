@@ -66,7 +66,7 @@ func (c *consumer) slot() *slot { return (*slot)(unsafe.Add(c.base, c.off)) }
 
 // seen is called when a message has arrived. word is the word of slot s.
 func (c *consumer) seen(s *slot, word uint64) {
-	race.Acquire(unsafe.Pointer(&order))
+	race.AcquireFromPeers()
 	s.claim(word)
 }
 

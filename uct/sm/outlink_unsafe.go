@@ -167,7 +167,7 @@ func (l *outLink) begin(hdr *linkHeader) {
 	l.tx = newProducer(l.out.Seg.Bytes(), cfg.FIFOSize, cfg.Segs, segLen, fenced)
 	l.hold.And(^uint32(holdUnconnected))
 	hdr.depth, hdr.segs, hdr.segLen, hdr.dialerControl = uint32(cfg.FIFOSize), uint32(cfg.Segs), uint32(segLen), l.it.ctlIndex
-	race.Release(unsafe.Pointer(&order))
+	race.ReleaseToPeers()
 	hdr.ready.Store(1)
 	l.notifyIfAsleep()
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/gucx/gucx/internal/race"
 )
 
-// order represents all rings in annotations for the race detector, which knows no addresses outside of the Go heap.
-var order byte
-
 // producer is the sending end of a ring. Only the owner of the EP uses it.
 type producer struct {
 	slots  unsafe.Pointer // nil if not connected
@@ -66,7 +63,7 @@ func (p *producer) reload() bool {
 func (p *producer) publish(s *slot, id uint8, kind, n uint64) {
 	p.tail++
 	word := uint64(uint32(p.tail)) | uint64(id)<<shiftID | kind<<shiftKind | n<<shiftLen
-	race.Release(unsafe.Pointer(&order))
+	race.ReleaseToPeers()
 	if p.fenced {
 		s.word.Store(word)
 		return

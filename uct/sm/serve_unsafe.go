@@ -22,7 +22,7 @@ func (l *inLink) serve(s *slot) bool {
 	if !l.it.md.execute(&r, l.rx.seg(r.seg)[:r.n], &ans.old) {
 		ans.status = 1
 	}
-	race.Release(unsafe.Pointer(&order))
+	race.ReleaseToPeers()
 	l.rx.returnSegment(r.seg)
 	return true
 }

@@ -203,7 +203,7 @@ func (e *endpoint) collectOps() (n int) {
 	for e.hasReply() {
 		l := e.outLink
 		p := q.pieces[q.first%uint(len(q.pieces))]
-		race.Acquire(unsafe.Pointer(&order))
+		race.AcquireFromPeers()
 		q.first++
 		e.handleReply(q.at(q.head), p)
 		l.tx.pool.put(p.seg)

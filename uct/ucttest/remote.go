@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -161,6 +162,7 @@ func (f *far) bind(t checkT, hello *reply) {
 // ask sends a request and progresses until the reply arrives.
 func (f *far) ask(t checkT, r request) reply {
 	t.Helper()
+	race.ReleaseToPeers() // the peer may access memory of this process after the request, and have done so before the reply
 	require.NoError(t, f.enc.Encode(r), r.Op)
 	var m reply
 	f.p.eventually(t, "the peer does not reply to "+r.Op, func() bool {
@@ -175,6 +177,7 @@ func (f *far) ask(t checkT, r request) reply {
 			return false
 		}
 	})
+	race.AcquireFromPeers()
 	require.Empty(t, m.Err, "peer: %s", r.Op)
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -106,7 +107,10 @@ func (s *server) serve(queue <-chan request, enc *json.Encoder) {
 			if !ok {
 				return
 			}
-			if err := enc.Encode(s.answer(&r)); err != nil {
+			race.AcquireFromPeers() // the asker may have accessed memory of this process before, and may do so after the reply
+			m := s.answer(&r)
+			race.ReleaseToPeers()
+			if err := enc.Encode(m); err != nil {
 				return
 			}
 		default:

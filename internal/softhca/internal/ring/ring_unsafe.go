@@ -61,10 +61,6 @@ type Packet struct {
 	Ext     uint32 // Q_Key of a datagram (DETH); with FlagXRC the SRQ's number (XRCETH)
 }
 
-// order represents all rings in the annotations for the race detector: two devices of one process map
-// a ring at different addresses.
-var order byte
-
 // Producer is the sending side. Its owner serialises calls.
 type Producer struct {
 	Ctl  *Control
@@ -122,7 +118,7 @@ func (pkt *Packet) Body() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(pkt)
 // package softhca, and "A store, then a load" in mmio.
 func (p *Producer) Publish(*Packet) {
 	p.tail += p.size
-	race.Release(unsafe.Pointer(&order))
+	race.ReleaseToPeers()
 	p.Ctl.Tail.Store(p.tail)
 }
 
@@ -158,7 +154,7 @@ func (c *Consumer) Next(pkt *Packet) (body unsafe.Pointer, ok, broken bool) {
 		if avail == 0 {
 			return nil, false, false
 		}
-		race.Acquire(unsafe.Pointer(&order))
+		race.AcquireFromPeers()
 		at := c.Head % Len
 		rec := (*Packet)(unsafe.Add(c.data, at))
 		*pkt = *rec
