@@ -27,12 +27,12 @@ func TestThreshold_Example(t *testing.T) {
 	got := uct.Cost{Latency: 50 * time.Nanosecond, Bandwidth: 50e9}
 	rndv := func(n int) uint64 { return got.Time(uint64(n)) }
 	x := ThresholdOf(8000, 32<<10, &eager, 100_000, rndv)
-	assert.Equal(t, 17_000, x.From) // 340 ns at 20 ps for each byte
-	assert.Equal(t, "780 ns, eager 780 ns", x.Why)
-	assert.Equal(t, 20_000, ThresholdOf(20_000, 32<<10, &eager, 100_000, rndv).From, "no less than least")
+	assert.Equal(t, 25_000, x.From) // 500 ns at 20 ps for each byte
+	assert.Equal(t, "1100 ns, eager 1100 ns", x.Why)
+	assert.Equal(t, 26_000, ThresholdOf(26_000, 32<<10, &eager, 100_000, rndv).From, "no less than least")
 	x = ThresholdOf(8000, 16<<10, &eager, 100_000, rndv)
 	assert.Equal(t, 16<<10, x.From)
-	assert.Contains(t, x.Why, "larger ones would delay later messages; 767 ns, eager 755 ns")
+	assert.Contains(t, x.Why, "larger ones would delay later messages; 927 ns, eager 755 ns")
 }
 
 // TestThreshold_Pays: at the threshold rendezvous takes no longer, and one byte below it takes longer, or the threshold
