@@ -93,8 +93,8 @@ type Config struct {
 
 	// EagerWindow limits the bytes of messages that a peer may send to this process before they are
 	// received; further and larger messages wait at the
-	// sender. The zero value means 256 KiB, and 2 MiB for a peer that has sent 2 MiB and whose messages are received as they
-	// arrive, while the windows of all peers use at most a quarter of EagerBudget. Less than 16 KiB is 16 KiB.
+	// sender. The zero value means 256 KiB, and 2 MiB for a peer that has sent 2 MiB, if its messages are received as they
+	// arrive and the windows of all peers use at most a quarter of EagerBudget. Less than 16 KiB is 16 KiB.
 	EagerWindow config.MemSize `env:"EAGER_WINDOW" default:"auto" doc:"Bytes of messages that a peer can send before they are received; at least 16k. auto: 256k, and up to 2m for peers that send much. Further messages wait at the sender."`
 
 	// EagerBudget limits the sum of the windows of all peers of a worker, in bytes; beyond it, new

@@ -121,8 +121,8 @@ var tagClass = func() class {
 // [EP.TagSendSync] reports that the message was matched. If the message has
 // Config.RndvThresh bytes or more, or the peer has no room, the data remains at the sender until a
 // receive matches (rendezvous); until then [Request.Cancel] can withdraw it. Errors: as [EP.Err];
-// ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
-// sides has active messages.
+// ErrInvalidParam if OpParams.Mem does not cover buf, except for a short message, which does not use it; ErrUnsupported if no
+// transport of both sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if len(buf) < int(e.roles.atOnce) && (p == nil || p.Flags == 0) {
 		m := e.msgs

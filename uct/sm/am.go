@@ -69,6 +69,9 @@ func (e *endpoint) AMWords(id uint8, first, second uint64, payload []byte) error
 //
 //go:noinline
 func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payload []byte) error {
+	if words*wordLen+len(payload) > e.iface.attr.AM.MaxShort { // also if the EP is not ready
+		return uct.ErrTooLong
+	}
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
@@ -92,7 +95,7 @@ func (e *endpoint) amShortSlow(id uint8, first, second uint64, words int, payloa
 	return nil
 }
 
-// amShortSegment sends a short message that is too large for a slot. A slot must be free.
+// amShortSegment sends a short message that is too large for a slot. The EP must be ready, and a slot free.
 //
 //go:noinline
 func (e *endpoint) amShortSegment(id uint8, first, second uint64, words int, payload []byte) error {

@@ -20,6 +20,7 @@ func TestDialInPost(t *testing.T) {
 		return false
 	})))
 
+	assert.ErrorIs(t, e.Ops().AM.AMShort(1, 7, make([]byte, a.iface.Attr().AM.MaxShort-wordLen+1)), uct.ErrTooLong, "not connected")
 	assert.Equal(t, uct.ErrNoResource, e.Ops().AM.AMShort(1, 7, nil))
 	assert.Equal(t, 1, a.iface.Progress())
 	require.NoError(t, e.Ops().AM.AMShort(1, 7, nil))
